@@ -1,0 +1,63 @@
+//! The engine's few error kinds, each of which says what the caller is to do.
+//!
+//! Kafka's error codes are not known here; `net::wire` maps each kind to one.
+
+use std::{fmt, io};
+
+/// What the caller can do about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing changed; the same call may succeed later.
+    Retry,
+    /// The partition is not owned here (any more); ask the metadata image again.
+    NotOwner,
+    /// The caller's epoch is older than the one in force.
+    Fenced,
+    /// No room: disk, memory budget or a limit of `limits`.
+    Full,
+    /// The input breaks a rule; repeating it cannot help.
+    Invalid,
+    /// Stored bytes do not check out; they are kept and never served.
+    Corrupt,
+    /// A write or flush failed: final for that file or disk in this process.
+    Fatal,
+}
+
+/// A failure of the engine: its kind and one line for the operator (what, where, what to do).
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+}
+
+/// The engine's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of `kind` with one line of text.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// An I/O failure of `what` (a path or an action): `Full` for ENOSPC and EDQUOT, else `Fatal`.
+    #[must_use]
+    pub fn from_io(what: &str, error: &io::Error) -> Self {
+        let full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+        let kind = if full { Kind::Full } else { Kind::Fatal };
+        Self::new(kind, format!("{what}: {error}"))
+    }
+
+    /// What the caller can do.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,79 @@
+//! The nouns of the engine: offsets, epochs and identities, each a type of its own so that none
+//! can be passed for another.
+//!
+//! Knows nothing: no I/O, no protocol, no other module.
+
+use std::fmt;
+
+/// Position of a record in a partition, from 0. `Offset(-1)` never occurs in a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub i64);
+
+impl Offset {
+    /// The offset `count` records further on. Panics on overflow of `i64`, which no log reaches.
+    #[must_use]
+    pub fn plus(self, count: i64) -> Self {
+        Self(self.0.checked_add(count).expect("an offset stays below i64::MAX"))
+    }
+
+    /// Records from `earlier` up to `self`; negative when `earlier` is ahead.
+    #[must_use]
+    pub fn distance_from(self, earlier: Self) -> i64 {
+        self.0 - earlier.0
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// Leader epoch of a partition (KIP-101): grows by one with each new leader, never falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaderEpoch(pub i32);
+
+/// Topic id (KIP-516): 16 random bytes given at creation, never used again; zero means "none".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub [u8; 16]);
+
+impl TopicId {
+    /// The id that stands for "no id given".
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+/// Index of a partition in its topic, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionIndex(pub i32);
+
+/// One partition of one topic, the key of every partition table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    /// The topic.
+    pub topic: TopicId,
+    /// The partition in it.
+    pub partition: PartitionIndex,
+}
+
+/// Kafka's `node.id` of a broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub i32);
+
+/// A shard of this process, from 0. Appears nowhere on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// Producer id (KIP-98), or -1 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProducerId(pub i64);
+
+impl ProducerId {
+    /// No producer id: the batch is neither idempotent nor transactional.
+    pub const NONE: Self = Self(-1);
+}
