@@ -4,6 +4,7 @@
 //! eventfd completes when somebody signals it. That read is the only I/O on the executor's ring.
 
 use std::{
+    cell::Cell,
     fs::File,
     os::fd::{FromRawFd, IntoRawFd},
     rc::Rc,
@@ -11,11 +12,11 @@ use std::{
 
 use glommio::io::BufferedFile;
 
-use crate::io::uring::driver::WaitForBell;
+use crate::io::local::Local;
 
 /// A shard's eventfd as a file of the executor.
 pub(super) struct Bell {
-    file: Rc<BufferedFile>,
+    file: BufferedFile,
 }
 
 impl Bell {
@@ -23,23 +24,15 @@ impl Bell {
     pub(super) fn new(bell: File) -> Self {
         // SAFETY: the descriptor is open, and nobody else owns this duplicate.
         let file = unsafe { BufferedFile::from_raw_fd(bell.into_raw_fd()) };
-        Self { file: Rc::new(file) }
+        Self { file }
     }
 
-    /// A function that waits for the next signal.
-    pub(super) fn waits(&self) -> WaitForBell {
-        let file = self.file.clone();
-        Box::new(move || {
-            let file = file.clone();
-            Box::pin(async move {
-                file.read_at(0, size_of::<u64>()).await.expect("an eventfd can be read");
-            })
-        })
-    }
-
-    /// Closes the descriptor; no wait may be pending.
-    pub(super) async fn close(self) {
-        let file = Rc::try_unwrap(self.file).expect("the driver, which waits, has ended");
-        file.close().await.expect("an eventfd can be closed");
+    /// Wakes the driver at every signal, until one comes after `stop` was set.
+    pub(super) async fn listen(self, local: Rc<Local>, stop: Rc<Cell<bool>>) {
+        while !stop.get() {
+            self.file.read_at(0, size_of::<u64>()).await.expect("an eventfd can be read");
+            local.ring.wake_driver();
+        }
+        self.file.close().await.expect("an eventfd can be closed");
     }
 }

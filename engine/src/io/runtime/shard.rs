@@ -3,8 +3,10 @@
 use std::{
     cell::Cell,
     future::Future,
+    pin::pin,
     rc::Rc,
     sync::{Arc, mpsc},
+    task::Context,
     time::Duration,
 };
 
@@ -17,7 +19,10 @@ use crate::{
         buf::Pool,
         local::Local,
         port::Port,
-        uring::{Ring, driver},
+        uring::{
+            Ring,
+            driver::{self, Host},
+        },
     },
     limits::SHARDS_MAX,
     types::ShardId,
@@ -27,8 +32,8 @@ use crate::{
 const HOT_SHARES: usize = 1000;
 const BACKGROUND_SHARES: usize = 50;
 
-/// How soon the executor looks beyond the running queue; its default starves timers and I/O.
-const PREEMPT_AFTER: Duration = Duration::from_millis(1);
+/// The executor's preemption timer is as good as off: see `Driver::go_again`.
+const PREEMPT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The executor's own rings carry the eventfd read and nothing else.
 const EXECUTOR_RING_DEPTH: usize = 16;
@@ -84,15 +89,18 @@ where
     T: Future<Output = ()> + 'static,
 {
     let shard = local.port.shard;
-    let make_queue = |shares, latency, name| {
-        glommio::executor().create_task_queue(Shares::Static(shares), latency, name)
+    // A queue with latency needs would use the ring by which the executor preempts: same trouble.
+    let make_queue = |shares, name| {
+        glommio::executor().create_task_queue(Shares::Static(shares), Latency::NotImportant, name)
     };
-    let hot = make_queue(HOT_SHARES, Latency::Matters(PREEMPT_AFTER), "hot");
-    let background = make_queue(BACKGROUND_SHARES, Latency::NotImportant, "background");
+    let hot = make_queue(HOT_SHARES, "hot");
+    let background = make_queue(BACKGROUND_SHARES, "background");
     let stop = Rc::new(Cell::new(false));
     let spin_ns = u64::from(spin_us) * 1000;
-    let drive = driver::drive(local.clone(), bell.waits(), spin_ns, stop.clone());
+    let drive = driver::drive(local.clone(), Executor { stop: stop.clone() }, spin_ns);
     let driver = glommio::spawn_local_into(drive, hot).expect("the queue was just made");
+    let listen = bell.listen(local.clone(), stop.clone());
+    let listener = glommio::spawn_local_into(listen, hot).expect("the queue was just made");
 
     let env = RealEnv::new(local.clone(), hot, background);
     let context = ShardContext {
@@ -109,7 +117,25 @@ where
     stop.set(true);
     local.ring.wake_driver();
     driver.await;
-    bell.close().await;
+    local.port.wake();
+    listener.await;
+}
+
+/// The executor as the driver sees it.
+struct Executor {
+    stop: Rc<Cell<bool>>,
+}
+
+impl Host for Executor {
+    fn let_others_run(&self, cx: &mut Context<'_>) {
+        // Its first poll marks the running queue and wakes the task; the rest is not needed.
+        let yielded = pin!(glommio::executor().yield_task_queue_now()).poll(cx);
+        assert!(yielded.is_pending(), "the queue is only marked by the first poll");
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.get()
+    }
 }
 
 fn executor(cpu: Option<usize>) -> glommio::Result<LocalExecutor, ()> {

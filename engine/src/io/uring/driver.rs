@@ -2,11 +2,11 @@
 //!
 //! A task of the executor: submits what the others queued, takes completions, wakes whom they
 //! concern, and goes again behind them. With nothing else runnable it spins while that pays, then
-//! arms the eventfd and waits for it through the executor's own ring. Knows nothing of what the
-//! completions mean. A failing ring is beyond repair and ends the process.
+//! arms the eventfd and rests until woken. Knows nothing of what the completions mean.
+//! Invariant: at rest, the kernel signals the eventfd for whatever happens on the ring.
+//! A failing ring is beyond repair and ends the process.
 
 use std::{
-    cell::Cell,
     future::{Future, poll_fn},
     hint::spin_loop,
     pin::Pin,
@@ -30,74 +30,84 @@ const CREDITS_TO_SPIN: i32 = 8;
 const CREDITS_MAX: i32 = 16;
 const MISS_COST: i32 = 4;
 
-/// A wait for the shard's eventfd, made anew after each signal.
-pub(in crate::io) type WaitForBell = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()>>>>;
+/// Work items that the kernel runs in one call at least, if it has as many (since 6.13).
+const ITEMS_PER_ENTER: usize = 20;
+
+/// How long the data path runs before other queues of the executor get their shares.
+const TURN_NS: u64 = 1_000_000;
+
+/// What the driver needs of the executor.
+pub(in crate::io) trait Host {
+    /// Called in a poll of the driver, which is about to return: lets other queues run before it.
+    fn let_others_run(&self, cx: &mut Context<'_>);
+    /// Whether the shard's tasks are gone, so that the driver may end with the last operation.
+    fn is_stopping(&self) -> bool;
+}
 
 /// State of the driver between its turns.
-struct Driver {
+struct Driver<H> {
     local: Rc<Local>,
-    bell: WaitForBell,
-    bell_wait: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    host: H,
     armed: bool,
     asleep_since_ns: Option<u64>,
+    others_ran_ns: u64,
     polls_seen: u64,
     spin: Spin,
     retry: Option<Op>,
     cancelled: bool,
 }
 
-/// Runs the shard's ring until `stop` is set and every operation has ended.
-pub(in crate::io) async fn drive(
-    local: Rc<Local>,
-    bell: WaitForBell,
-    spin_ns: u64,
-    stop: Rc<Cell<bool>>,
-) {
+/// Runs the shard's ring until the host stops and every operation has ended.
+pub(in crate::io) async fn drive(local: Rc<Local>, host: impl Host, spin_ns: u64) {
     local.ring.register_bell(&local.port.bell).expect("a new ring takes an eventfd");
     local.ring.completion_signal(false);
     let mut driver = Driver {
         local,
-        bell,
-        bell_wait: None,
+        host,
         armed: false,
         asleep_since_ns: None,
+        others_ran_ns: 0,
         polls_seen: 0,
         spin: Spin { limit_ns: spin_ns, credits: 0 },
         retry: None,
         cancelled: false,
     };
-    poll_fn(|cx| driver.turn(cx, stop.get())).await;
-    // The executor must not be left with a read of a descriptor that is about to close.
-    if let Some(wait) = driver.bell_wait.take() {
-        driver.local.port.wake();
-        wait.await;
-    }
+    poll_fn(|cx| driver.turn(cx)).await;
 }
 
-impl Driver {
-    fn turn(&mut self, cx: &mut Context<'_>, stop: bool) -> Poll<()> {
+impl<H: Host> Driver<H> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.disarm();
             let busy = self.work();
-            if stop && self.is_over() {
+            if self.host.is_stopping() && self.is_over() {
                 return Poll::Ready(());
             }
             let polls = self.local.polls.get();
             if busy || polls != self.polls_seen {
                 self.polls_seen = polls;
-                cx.waker().wake_by_ref();
+                self.go_again(cx);
                 return Poll::Pending;
             }
             if self.poll_retry(cx) || self.spin.run(&self.local) || !self.arm() {
                 continue;
             }
             self.local.ring.driver.set(Some(cx.waker().clone()));
-            let bell = &self.bell;
-            let wait = self.bell_wait.get_or_insert_with(bell);
-            if wait.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.bell_wait = None;
+            return Poll::Pending;
+        }
+    }
+
+    /// Queues the driver behind the tasks it woke, and now and then behind the other queues too.
+    ///
+    /// The executor's own preemption timer cannot be relied on: when it fires between a look at
+    /// I/O and the first task, the executor goes to sleep with tasks runnable (glommio 0.9).
+    fn go_again(&mut self, cx: &mut Context<'_>) {
+        let now_ns = sys::monotonic_ns();
+        if now_ns - self.others_ran_ns > TURN_NS {
+            self.others_ran_ns = now_ns;
+            self.host.let_others_run(cx);
+        } else {
+            cx.waker().wake_by_ref();
         }
     }
 
@@ -163,9 +173,7 @@ impl Driver {
         if !self.local.port.fall_asleep() {
             return false;
         }
-        // Work queued before the signal was on gave none: let the kernel run it, then look.
-        self.local.ring.enter().expect("a ring in use can be entered");
-        if self.local.ring.has_work() {
+        if !self.local.ring.is_at_rest() {
             return false;
         }
         self.asleep_since_ns = Some(sys::monotonic_ns());
@@ -174,6 +182,25 @@ impl Driver {
 }
 
 impl Ring {
+    /// Lets the kernel run what work it has queued so far, which gave no signal while signals
+    /// were off; false if that led to completions.
+    ///
+    /// The flag that tells of queued work may be set late, when the work is done already, and then
+    /// stays. It counts no more once the kernel was asked often enough to run one item for every
+    /// operation in flight: work queued later than that gives a signal.
+    fn is_at_rest(&self) -> bool {
+        for _ in 0..self.in_flight() / ITEMS_PER_ENTER + 2 {
+            self.enter().expect("a ring in use can be entered");
+            if self.has_results() || !self.backlog.borrow().is_empty() {
+                return false;
+            }
+            if !self.has_work() {
+                break;
+            }
+        }
+        true
+    }
+
     /// Whether completions signal the eventfd.
     fn completion_signal(&self, on: bool) {
         let mut uring = self.uring.borrow_mut();
@@ -198,6 +225,11 @@ impl Spin {
     /// Watches shared memory for a while; whether work turned up.
     fn run(&mut self, local: &Local) -> bool {
         if self.limit_ns == 0 || self.credits < CREDITS_TO_SPIN {
+            return false;
+        }
+        // Seen right after a round of work, the flag of queued work is probably a late one, and
+        // then nothing can be seen by it.
+        if local.ring.has_work() {
             return false;
         }
         let end = sys::monotonic_ns() + self.limit_ns;

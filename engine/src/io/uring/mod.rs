@@ -152,15 +152,19 @@ impl Ring {
         }
     }
 
-    /// Whether there is something to submit or to take, by a look at shared memory only.
+    /// Whether there seems to be something to submit, run or take, by a look at shared memory.
     pub(in crate::io) fn has_work(&self) -> bool {
+        let taskrun = self.uring.borrow_mut().submission().taskrun();
+        taskrun || self.has_results()
+    }
+
+    /// Whether there is something to submit or to take.
+    fn has_results(&self) -> bool {
         let mut uring = self.uring.borrow_mut();
         let queue = uring.submission();
-        if !queue.is_empty() || queue.taskrun() || queue.cq_overflow() {
-            return true;
-        }
+        let submit = !queue.is_empty() || queue.cq_overflow();
         drop(queue);
-        !uring.completion().is_empty()
+        submit || !uring.completion().is_empty()
     }
 
     /// Wakes the driver if it sleeps although there is work; for tasks that run long.
