@@ -8,6 +8,14 @@
 //! but interrupted and short transfers.
 
 pub mod buf;
+mod local;
+pub mod mesh;
+pub mod net;
+pub mod oneshot;
+mod port;
+pub mod runtime;
+mod sys;
+mod uring;
 
 use std::{future::Future, io, path::Path, time::Duration};
 
