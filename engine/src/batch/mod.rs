@@ -1,1 +1,14 @@
-//! To come.
+//! Record batch v2: the only place that knows its bytes.
+//!
+//! Owns the header, the CRC, the checks that a batch from a client must pass, the walk over
+//! records, the codecs and the builder. Knows neither logs nor API versions nor error codes, and
+//! does no I/O.
+//!
+//! Invariant: bytes from outside never panic, never loop beyond their length and never allocate by
+//! a size they declare; whatever is wrong with them is an answer.
+
+mod checksum;
+mod header;
+
+pub use checksum::{checksum, shift_checksum};
+pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};
