@@ -8,7 +8,10 @@
 //! a size they declare; whatever is wrong with them is an answer.
 
 mod checksum;
+mod compress;
 mod header;
+mod snappy;
 
 pub use checksum::{checksum, shift_checksum};
+pub use compress::{CodecError, compress, decompress};
 pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};
