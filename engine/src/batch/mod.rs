@@ -8,6 +8,7 @@
 //! a size they declare; whatever is wrong with them is an answer.
 
 mod builder;
+mod check;
 mod checksum;
 mod compress;
 mod header;
@@ -16,6 +17,7 @@ mod snappy;
 mod varint;
 
 pub use builder::{BatchBuilder, BatchOptions, BuildError, NewRecord, NewRecordHeader};
+pub use check::{Accepted, RecordErrors, Rejection, Rules, check};
 pub use checksum::{checksum, shift_checksum};
 pub use compress::{CodecError, compress, decompress};
 pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};
