@@ -12,6 +12,7 @@ mod check;
 mod checksum;
 mod compress;
 mod header;
+mod recompress;
 mod records;
 mod snappy;
 mod varint;
@@ -21,6 +22,7 @@ pub use check::{Accepted, RecordErrors, Rejection, Rules, check};
 pub use checksum::{checksum, shift_checksum};
 pub use compress::{CodecError, compress, decompress};
 pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};
+pub use recompress::recompress;
 pub use records::{
     Record, RecordError, RecordHeaders, Records, TimestampedOffset, first_at_or_after,
     first_with_max_timestamp, record_bytes,
