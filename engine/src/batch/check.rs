@@ -25,6 +25,9 @@ use crate::{
 /// Smallest length field that Kafka takes for a batch of any format; less is corruption.
 const LENGTH_MIN: i32 = 14;
 
+const TIMESTAMPS_REJECTED: &str =
+    "One or more records have been rejected due to invalid timestamp.";
+
 /// What a topic, and the version of the request, ask of a batch.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -167,6 +170,7 @@ pub fn check(batch: &Chain, rules: &Rules, now_ms: i64) -> Result<Accepted, Reje
         return Err(Rejection::Corrupt);
     }
     check_header(&header)?;
+    check_timestamp_type(&header, rules)?;
     let max_timestamp_ms = if needs_walk(&header, rules, now_ms) {
         walk(&header, &payload, rules, now_ms)?
     } else {
@@ -230,13 +234,23 @@ fn check_header(header: &Header) -> Result<(), Rejection> {
     if header.is_idempotent() && header.base_sequence < 0 {
         return Err(Rejection::invalid("The record batch has a producer id but no sequence."));
     }
-    if header.timestamp_type() == TimestampType::LogAppendTime {
-        return Err(Rejection::InvalidTimestamp {
-            message: "Producer should not set timestamp type to LogAppendTime.".into(),
-            record_errors: Vec::new(),
-        });
-    }
     Ok(())
+}
+
+/// Only the broker may say LogAppendTime. As Kafka does, a CreateTime topic forgives it (the bit is
+/// cleared and the maximum timestamp stands) unless there is no timestamp to fall back on.
+fn check_timestamp_type(header: &Header, rules: &Rules) -> Result<(), Rejection> {
+    let forgiven =
+        rules.timestamp_type == TimestampType::CreateTime && header.max_timestamp_ms != -1;
+    if header.timestamp_type() == TimestampType::CreateTime || forgiven {
+        return Ok(());
+    }
+    let named = header.record_count.min(i32::try_from(RECORD_ERRORS_MAX).unwrap_or(i32::MAX));
+    let reason = "Producer should not set timestamp type to LogAppendTime.";
+    Err(Rejection::InvalidTimestamp {
+        message: TIMESTAMPS_REJECTED.into(),
+        record_errors: (0..named).map(|place| (place, reason.to_owned())).collect(),
+    })
 }
 
 /// The header's maximum settles the bound above; a header that breaks it is not refused on its
@@ -308,7 +322,7 @@ impl Faults {
     fn result(self) -> Result<(), Rejection> {
         let record_errors = self.named;
         if self.of_timestamp {
-            let message = "One or more records have been rejected due to invalid timestamp.".into();
+            let message = TIMESTAMPS_REJECTED.into();
             return Err(Rejection::InvalidTimestamp { message, record_errors });
         }
         if self.count > 0 {

@@ -11,6 +11,8 @@ mod builder;
 mod check;
 mod checksum;
 mod compress;
+#[cfg(test)]
+mod golden;
 mod header;
 mod recompress;
 mod records;

@@ -119,10 +119,6 @@ fn header_rules_are_kafkas() {
         let result = verdict(&with_header(&good, change), &Rules::default());
         assert_eq!(result.err(), Some(Rejection::Corrupt));
     }
-    let log_append =
-        with_header(&good, |header| header.set_timestamp_type(TimestampType::LogAppendTime));
-    let result = verdict(&log_append, &Rules::default());
-    assert!(matches!(result, Err(Rejection::InvalidTimestamp { .. })));
 }
 
 #[test]
