@@ -12,6 +12,8 @@ mod check;
 mod checksum;
 mod compress;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 mod header;
 mod recompress;

@@ -52,8 +52,8 @@ impl From<CodecError> for RecordError {
     }
 }
 
-/// The uncompressed records of a batch in one piece: borrowed when they lie so, else copied or
-/// decompressed, to at most `cap_bytes`.
+/// The uncompressed records of a batch in one piece: borrowed when they lie so, copied when they
+/// lie in several slices, or decompressed to at most `cap_bytes`.
 pub fn record_bytes<'a>(
     header: &Header,
     payload: &'a Chain,
@@ -116,12 +116,6 @@ pub struct RecordHeaders<'a> {
 }
 
 impl<'a> RecordHeaders<'a> {
-    /// How many are left to come.
-    #[must_use]
-    pub fn count(&self) -> i32 {
-        self.left
-    }
-
     fn take_pair(&mut self) -> Result<(&'a [u8], Option<&'a [u8]>), &'static str> {
         let key = take_bytes(&mut self.rest)?.ok_or("a header's key is null")?;
         let value = take_bytes(&mut self.rest)?;
@@ -140,7 +134,14 @@ impl<'a> Iterator for RecordHeaders<'a> {
         // Every header was read once when the record was, so this one is whole.
         self.take_pair().ok()
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::try_from(self.left).unwrap_or(0);
+        (left, Some(left))
+    }
 }
+
+impl ExactSizeIterator for RecordHeaders<'_> {}
 
 /// Walks the records of a batch in order. After an error, nothing more comes.
 #[derive(Clone, Debug)]
@@ -274,3 +275,6 @@ pub fn first_with_max_timestamp(
 fn located(header: &Header, record: &Record<'_>) -> TimestampedOffset {
     TimestampedOffset { offset: record.offset(header), timestamp_ms: record.timestamp_ms(header) }
 }
+
+#[cfg(test)]
+mod tests;
