@@ -1,1 +1,176 @@
-//! To come.
+//! One partition's log: segments on disk in Kafka's names and bytes, its end in memory, and the
+//! group flush that makes appends durable.
+//!
+//! Owns the files of a partition's directory. Knows neither replicas, nor connections, nor API
+//! versions. [`Log`] is the handle, [`Volume`] the flush domain that the logs of one disk and shard
+//! share; both live on one shard and are not `Send`.
+//!
+//! Invariant: what `ack_end` has passed survives what `flush.messages` promises. A failed write is
+//! final for its log, a failed flush for its disk: appends are refused, reads go on.
+
+#![allow(dead_code, reason = "recovery and sealing follow")]
+
+mod append;
+mod care;
+mod epochs;
+mod event;
+mod health;
+mod index;
+mod marks;
+mod prepare;
+mod producers;
+mod read;
+mod seal;
+mod segment;
+mod settings;
+mod snapshot;
+mod state;
+mod tail;
+mod volume;
+mod writer;
+
+use std::{cell::RefCell, collections::VecDeque, path::PathBuf, rc::Rc};
+
+pub use append::{AppendError, Appended};
+pub use health::DiskHealth;
+pub use marks::Marks;
+pub use read::{ColdRead, Read};
+pub use settings::Settings;
+pub use volume::Volume;
+
+use crate::{
+    batch::Header,
+    error::{Error, Result},
+    io::{
+        Disk, Env,
+        buf::{Chain, Pool},
+    },
+    types::{LeaderEpoch, Offset},
+};
+use state::{Shared, State};
+
+/// One partition's log; clones are handles of the same one.
+pub struct Log<E: Env> {
+    shared: Rc<Shared<E>>,
+}
+
+impl<E: Env> Clone for Log<E> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+/// What opening a log found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Bytes of batches read and checked.
+    pub scanned_bytes: u64,
+    /// Bytes behind the last whole batch that were cut as never acknowledged.
+    pub cut_bytes: u64,
+    /// Damage found before the recorded durable end, one line each; those bytes are kept and the
+    /// partition takes no appends.
+    pub damage: Vec<String>,
+}
+
+impl<E: Env> Log<E> {
+    /// Opens the log in `dir`, made when absent, and recovers it.
+    ///
+    /// # Errors
+    /// `Invalid` for settings no log can obey; an I/O error as [`Error::from_io`] has it.
+    pub async fn open(
+        env: E,
+        volume: Volume<E>,
+        pool: Pool,
+        dir: PathBuf,
+        settings: Settings,
+    ) -> Result<(Self, RecoveryReport)> {
+        settings.check()?;
+        let path = dir.display().to_string();
+        volume.disk().create_dir(&dir).await.map_err(|error| Error::from_io(&path, &error))?;
+        let now_ms = env.wall_ms();
+        let marks = Marks::recovered(Offset(0), Offset(0));
+        let segments = VecDeque::from([segment::Segment::empty(Offset(0), 0, now_ms)]);
+        let state = State::new(Rc::new(settings), marks, segments, tail::Tail::new(0));
+        let shared = Rc::new(Shared {
+            env,
+            volume,
+            pool,
+            dir,
+            state: RefCell::new(state),
+            on_advance: RefCell::new(None),
+            changed: event::Event::default(),
+        });
+        shared.volume.join(&shared);
+        Ok((Self { shared }, RecoveryReport::default()))
+    }
+
+    /// Appends one checked batch: `header` as it is to be stored but for base offset and leader
+    /// epoch, and the bytes behind it. The payload is copied once; the writer is woken.
+    ///
+    /// # Errors
+    /// See [`AppendError`]; nothing has changed then.
+    pub fn append_parts(
+        &self,
+        header: &Header,
+        payload: &Chain,
+        epoch: LeaderEpoch,
+        now_ms: i64,
+    ) -> std::result::Result<Appended, AppendError> {
+        append::append(&self.shared, header, payload, epoch, now_ms)
+    }
+
+    /// The marks at this moment.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.shared.state.borrow().marks
+    }
+
+    /// Sets what is called after each move of the marks and when the log fails (then with the
+    /// marks as they are). It may call the log, but not append from within.
+    pub fn set_on_advance(&self, callback: Box<dyn Fn(&Marks)>) {
+        *self.shared.on_advance.borrow_mut() = Some(Rc::from(callback));
+    }
+
+    /// Why the log takes no appends any more: its own failure or its disk's.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.failure()
+    }
+
+    /// Whole batches from the one that holds `from` on, ending at or before `up_to`, of at most
+    /// `max_bytes` but at least one. The first batch may begin before `from`.
+    #[must_use]
+    pub fn read(&self, from: Offset, max_bytes: usize, up_to: Offset) -> Read {
+        read::read(&self.shared, from, max_bytes, up_to)
+    }
+
+    /// Bytes between two offsets, as near as memory tells without I/O; for `fetch.min.bytes`.
+    #[must_use]
+    pub fn bytes_between(&self, from: Offset, up_to: Offset) -> usize {
+        read::bytes_between(&self.shared, from, up_to)
+    }
+
+    /// The largest leader epoch at or below `epoch` and the offset behind its last record.
+    #[must_use]
+    pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        let state = self.shared.state.borrow();
+        state.epochs.end_of(epoch, state.marks.log_end())
+    }
+
+    /// The leader epoch of the newest record; `None` in a log that never had one.
+    #[must_use]
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.shared.state.borrow().epochs.latest()
+    }
+
+    /// Obeys other settings from now on. A topic that stops being relaxed is flushed with its next
+    /// append.
+    ///
+    /// # Errors
+    /// `Invalid` for settings no log can obey; the old ones stay.
+    pub fn set_settings(&self, settings: Settings) -> Result<()> {
+        settings.check()?;
+        self.shared.state.borrow_mut().settings = Rc::new(settings);
+        Ok(())
+    }
+}
