@@ -79,6 +79,12 @@ pub const INDEX_FILE_CAP_BYTES: u64 = 20 << 20;
 /// Largest of the log's other small files, in bytes.
 pub const SMALL_FILE_CAP_BYTES: u64 = 64 << 20;
 
+/// Memory of the indexes of sealed segments that one volume caches, in bytes.
+pub const INDEX_CACHE_BYTES: usize = 32 << 20;
+
+/// Files of sealed segments that one volume keeps open for readers.
+pub const OPEN_SEALED_FILES: usize = 256;
+
 /// Share of a shard's buffers that written tail chunks may hold for readers.
 pub const TAIL_BUDGET_SHARE: usize = 2;
 

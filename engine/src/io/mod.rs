@@ -8,6 +8,8 @@
 //! but interrupted and short transfers.
 
 pub mod buf;
+#[cfg(any(test, feature = "fake-io"))]
+pub mod fake;
 
 use std::{future::Future, io, path::Path, time::Duration};
 

@@ -11,15 +11,24 @@
 #![allow(dead_code, reason = "recovery and sealing follow")]
 
 mod append;
+mod cache;
 mod care;
+mod checkpoint;
+mod close;
+mod cold;
 mod epochs;
 mod event;
+mod frame;
 mod health;
 mod index;
+mod inventory;
 mod marks;
 mod prepare;
 mod producers;
 mod read;
+mod recover;
+mod remove;
+mod scan;
 mod seal;
 mod segment;
 mod settings;
@@ -29,7 +38,7 @@ mod tail;
 mod volume;
 mod writer;
 
-use std::{cell::RefCell, collections::VecDeque, path::PathBuf, rc::Rc};
+use std::{cell::RefCell, path::PathBuf, rc::Rc};
 
 pub use append::{AppendError, Appended};
 pub use health::DiskHealth;
@@ -47,7 +56,8 @@ use crate::{
     },
     types::{LeaderEpoch, Offset},
 };
-use state::{Shared, State};
+use recover::Recovery;
+use state::Shared;
 
 /// One partition's log; clones are handles of the same one.
 pub struct Log<E: Env> {
@@ -87,10 +97,16 @@ impl<E: Env> Log<E> {
         settings.check()?;
         let path = dir.display().to_string();
         volume.disk().create_dir(&dir).await.map_err(|error| Error::from_io(&path, &error))?;
-        let now_ms = env.wall_ms();
-        let marks = Marks::recovered(Offset(0), Offset(0));
-        let segments = VecDeque::from([segment::Segment::empty(Offset(0), 0, now_ms)]);
-        let state = State::new(Rc::new(settings), marks, segments, tail::Tail::new(0));
+        let mut recovery = Recovery::<E> {
+            disk: volume.disk(),
+            pool: &pool,
+            dir: &dir,
+            settings: Rc::new(settings),
+            now_ms: env.wall_ms(),
+            report: RecoveryReport::default(),
+        };
+        let state = recovery.run().await.map_err(|error| Error::from_io(&path, &error))?;
+        let report = recovery.report;
         let shared = Rc::new(Shared {
             env,
             volume,
@@ -101,7 +117,8 @@ impl<E: Env> Log<E> {
             changed: event::Event::default(),
         });
         shared.volume.join(&shared);
-        Ok((Self { shared }, RecoveryReport::default()))
+        seal::start(&shared);
+        Ok((Self { shared }, report))
     }
 
     /// Appends one checked batch: `header` as it is to be stored but for base offset and leader
@@ -142,6 +159,24 @@ impl<E: Env> Log<E> {
     #[must_use]
     pub fn read(&self, from: Offset, max_bytes: usize, up_to: Offset) -> Read {
         read::read(&self.shared, from, max_bytes, up_to)
+    }
+
+    /// Reads from disk what [`Log::read`] said is [`Read::Cold`]; empty when a gap in the offsets
+    /// leaves nothing before `up_to`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile, else
+    /// the disk's.
+    pub async fn read_cold(&self, read: ColdRead) -> Result<Chain> {
+        cold::read_cold(&self.shared, read).await
+    }
+
+    /// A clean stop: refuses appends from now on, makes everything durable and seals it.
+    ///
+    /// # Errors
+    /// The failure of the log or of its disk; what was acknowledged before is safe.
+    pub async fn close(&self) -> Result<()> {
+        close::close(&self.shared).await
     }
 
     /// Bytes between two offsets, as near as memory tells without I/O; for `fetch.min.bytes`.

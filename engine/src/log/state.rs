@@ -56,6 +56,10 @@ pub(super) struct State<E: Env> {
     pub(super) flush_target: Offset,
     /// Virtual position that the last durable-end record was written at.
     pub(super) recorded: u64,
+    /// A durable-end record is being written.
+    pub(super) recording: bool,
+    /// Sequence number of the last one.
+    pub(super) checkpoint_sequence: u64,
     pub(super) writing: bool,
     pub(super) flush_timer: bool,
     /// The segment that zeros are being written into.
@@ -93,6 +97,8 @@ impl<E: Env> State<E> {
             epochs_changed: false,
             written_end: marks.log_end(),
             flush_target: marks.log_end(),
+            recording: false,
+            checkpoint_sequence: 0,
             writing: false,
             flush_timer: false,
             preparing: None,
@@ -119,6 +125,11 @@ impl<E: Env> State<E> {
     /// Bytes appended but not with the device yet.
     pub(super) fn unwritten_bytes(&self) -> u64 {
         self.tail.end() - self.written
+    }
+
+    /// Bytes of a segment that are with the device.
+    pub(super) fn written_size(&self, segment: &Segment<FileOf<E>>) -> u64 {
+        self.written.saturating_sub(segment.origin).min(segment.size)
     }
 
     /// Whether the tasks of the log must stop where they are.

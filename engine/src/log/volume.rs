@@ -16,14 +16,17 @@ use std::{
 };
 
 use super::{
+    cache::{Cache, Cached},
     care,
     health::DiskHealth,
     seal,
+    segment::Phase,
     state::{FileOf, Shared},
 };
 use crate::{
     io::{Disk, DiskFile, Env, FlushScope},
     limits::CARE_INTERVAL_MS,
+    types::Offset,
 };
 
 /// The flush domain of one disk on one shard; cheap to clone.
@@ -53,6 +56,7 @@ struct State<E: Env> {
     /// Full tail chunks over all logs, oldest first, with their size.
     chunks: VecDeque<(Weak<Shared<E>>, usize)>,
     chunk_bytes: usize,
+    cache: Cache<E>,
     /// Logs with something to do once they are quiet.
     cared_for: Vec<Rc<Shared<E>>>,
     caring: bool,
@@ -69,6 +73,7 @@ impl<E: Env> Volume<E> {
             members: Vec::new(),
             chunks: VecDeque::new(),
             chunk_bytes: 0,
+            cache: Cache::new(),
             cared_for: Vec::new(),
             caring: false,
             flushes: 0,
@@ -181,6 +186,23 @@ impl<E: Env> Volume<E> {
         let mut state = self.inner.state.borrow_mut();
         state.chunks.push_back((Rc::downgrade(log), bytes));
         state.chunk_bytes += bytes;
+    }
+
+    /// Takes note of something cached for a sealed segment; drops the oldest beyond the bounds.
+    pub(super) fn note_cached(&self, shared: &Rc<Shared<E>>, base: Offset, what: Cached) {
+        self.inner.state.borrow_mut().cache.push(Rc::downgrade(shared), base, what);
+        loop {
+            let surplus = self.inner.state.borrow_mut().cache.pop_surplus();
+            let Some((log, base, what)) = surplus else { return };
+            let Some(log) = log.upgrade() else { continue };
+            let mut state = log.state.borrow_mut();
+            let Some(segment) = state.segment(base) else { continue };
+            match what {
+                Cached::Indexes(_) => segment.cached = None,
+                Cached::File if segment.phase == Phase::Sealed => segment.file = None,
+                Cached::File => {}
+            }
+        }
     }
 
     /// Looks at the log every few seconds until it is quiet and has nothing left to do.
