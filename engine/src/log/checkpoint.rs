@@ -31,14 +31,17 @@ pub(super) struct Checkpoint {
     pub(super) sequence: u64,
     pub(super) durable_end: Offset,
     pub(super) log_start: Offset,
+    /// Gaps between the offsets of batches are legal below this one.
+    pub(super) dense_from: Offset,
 }
 
 impl Checkpoint {
     fn encode(&self) -> Vec<u8> {
-        let mut content = Vec::with_capacity(24);
+        let mut content = Vec::with_capacity(32);
         content.extend_from_slice(&self.sequence.to_be_bytes());
         content.extend_from_slice(&self.durable_end.0.to_be_bytes());
         content.extend_from_slice(&self.log_start.0.to_be_bytes());
+        content.extend_from_slice(&self.dense_from.0.to_be_bytes());
         FORMAT.encode(&content)
     }
 
@@ -48,6 +51,7 @@ impl Checkpoint {
             sequence: fields.u64()?,
             durable_end: Offset(fields.i64()?),
             log_start: Offset(fields.i64()?),
+            dense_from: Offset(fields.i64()?),
         })
     }
 
@@ -82,6 +86,7 @@ async fn write_next<E: Env>(shared: &Shared<E>) -> io::Result<()> {
             sequence: state.checkpoint_sequence,
             durable_end: state.marks.durable_end(),
             log_start: state.marks.log_start(),
+            dense_from: state.dense_from,
         };
         (record, state.written)
     };

@@ -37,6 +37,14 @@ pub(super) async fn close<E: Env>(shared: &Rc<Shared<E>>) -> Result<()> {
 /// Waits until all is durable and no task of the log is at work any more.
 async fn drain<E: Env>(shared: &Rc<Shared<E>>) -> Result<()> {
     writer::kick(shared);
+    shared
+        .changed
+        .wait_for(|| {
+            let state = shared.state.borrow();
+            (!state.writing || state.has_failed()).then_some(())
+        })
+        .await;
+    // A relaxed log may have written records that no flush was asked for.
     shared.volume.request_flush(shared);
     shared
         .changed

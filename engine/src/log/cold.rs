@@ -10,7 +10,7 @@ use super::{
     index::Indexes,
     read::ColdRead,
     recover::load_indexes,
-    scan::{Chain as Order, Scanner},
+    scan::{DenseFrom, Scanner},
     segment::{LOG_SUFFIX, Phase, file_name, in_memory},
     state::{FileOf, Shared},
 };
@@ -178,7 +178,7 @@ pub(super) async fn indexes<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> Res
 async fn rebuild<E: Env>(shared: &Rc<Shared<E>>, base: Offset, size: u64) -> Result<Indexes> {
     let interval = shared.state.borrow().settings.index_interval_bytes;
     let Some(file) = open_file(shared, base).await? else { return Ok(Indexes::default()) };
-    let mut scanner = Scanner::new((*file).clone(), size, base, Order::Ascending);
+    let mut scanner = Scanner::new((*file).clone(), size, base, DenseFrom::NEVER);
     let mut segment = super::segment::Segment::<FileOf<E>>::empty(base, 0, 0);
     let next = async |scanner: &mut Scanner<FileOf<E>>| {
         scanner.next_header().await.map_err(|error| read_error(shared, base, &error))

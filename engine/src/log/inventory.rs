@@ -7,6 +7,7 @@ use super::{
     checkpoint::{self, Checkpoint},
     epochs::{self, Epochs},
     producers::Producers,
+    scan::DenseFrom,
     seal::SealRecord,
     segment::{DELETED_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, SEAL_SUFFIX, file_name, parse_name},
     snapshot,
@@ -51,10 +52,10 @@ impl Names {
         names
     }
 
-    /// Whether only we have written here: offsets are dense then. A directory with batches but no
-    /// file of ours is Kafka's.
-    pub(super) fn is_ours(&self) -> bool {
-        self.logs.is_empty() || self.has_checkpoint || !self.seals.is_empty()
+    /// Whether we made this log or took it over. A directory with batches but without a durable-end
+    /// file, which is there before the first segment, is Kafka's.
+    fn is_ours(&self) -> bool {
+        self.logs.is_empty() || self.has_checkpoint
     }
 }
 
@@ -72,6 +73,9 @@ pub(super) struct Inventory<F> {
     pub(super) names: Names,
     pub(super) segments: Vec<FoundSegment<F>>,
     pub(super) checkpoint: Checkpoint,
+    /// We made this log or took it over before.
+    pub(super) is_ours: bool,
+    pub(super) dense_from: DenseFrom,
     pub(super) epochs: Epochs,
     /// Producers at `replay_from`, where the batches to replay begin.
     pub(super) producers: Producers,
@@ -88,7 +92,19 @@ pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<
         segments.push(find_segment(disk, dir, &names, *base).await?);
     }
     let (producers, replay_from) = read_producers(disk, dir, &names, &segments).await?;
-    Ok(Inventory { names, segments, checkpoint, epochs, producers, replay_from })
+    let is_ours = names.is_ours();
+    let dense_from = if is_ours { DenseFrom(checkpoint.dense_from) } else { DenseFrom::NEVER };
+    let inventory = Inventory {
+        names,
+        segments,
+        checkpoint,
+        is_ours,
+        dense_from,
+        epochs,
+        producers,
+        replay_from,
+    };
+    Ok(inventory)
 }
 
 async fn find_segment<D: Disk>(

@@ -23,6 +23,9 @@ mod health;
 mod index;
 mod inventory;
 mod marks;
+#[cfg(test)]
+mod model;
+mod planted;
 mod prepare;
 mod producers;
 mod read;
@@ -48,7 +51,7 @@ pub use settings::Settings;
 pub use volume::Volume;
 
 use crate::{
-    batch::Header,
+    batch::{Accepted, Header},
     error::{Error, Result},
     io::{
         Disk, Env,
@@ -117,11 +120,35 @@ impl<E: Env> Log<E> {
             changed: event::Event::default(),
         });
         shared.volume.join(&shared);
+        let taken_over = {
+            let state = shared.state.borrow();
+            state.closed.is_none() && state.checkpoint_sequence == 0 && state.tail.end() > 0
+        };
+        if taken_over {
+            // From here on offsets are dense, and the directory is ours.
+            let written = checkpoint::write(&shared).await;
+            written.map_err(|error| Error::from_io(&path, &error))?;
+        }
         seal::start(&shared);
         Ok((Self { shared }, report))
     }
 
-    /// Appends one checked batch: `header` as it is to be stored but for base offset and leader
+    /// Appends a batch that passed `batch::check`: assigns its offsets, copies its payload once and
+    /// wakes the writer. Allocates a small constant at most. Acknowledge it when `ack_end` has passed
+    /// its last offset.
+    ///
+    /// # Errors
+    /// See [`AppendError`]; nothing has changed then.
+    pub fn append(
+        &self,
+        batch: &Accepted,
+        epoch: LeaderEpoch,
+        now_ms: i64,
+    ) -> std::result::Result<Appended, AppendError> {
+        append::append(&self.shared, &batch.header, &batch.payload, epoch, now_ms)
+    }
+
+    /// As [`Log::append`], for a batch made here: `header` as it is to be stored but for base offset and leader
     /// epoch, and the bytes behind it. The payload is copied once; the writer is woken.
     ///
     /// # Errors

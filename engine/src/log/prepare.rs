@@ -7,6 +7,7 @@
 use std::{io, rc::Rc};
 
 use super::{
+    checkpoint,
     segment::{LOG_SUFFIX, file_name},
     state::{FileOf, Shared},
 };
@@ -70,11 +71,15 @@ async fn run<E: Env>(shared: Rc<Shared<E>>, base: Offset) {
     shared.changed.notify();
 }
 
-async fn extend<E: Env>(shared: &Shared<E>, base: Offset) -> io::Result<()> {
+async fn extend<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Result<()> {
     let Some(plan) = plan(shared, base) else { return Ok(()) };
     let (file, made) = match plan.file {
         Some(file) => (file, false),
         None => {
+            // A directory with a segment but no durable-end file would be taken for Kafka's.
+            if shared.state.borrow().checkpoint_sequence == 0 {
+                checkpoint::write(shared).await?;
+            }
             let path = shared.dir.join(file_name(base, LOG_SUFFIX));
             (Rc::new(shared.disk().open(&path, OpenMode::Write).await?), true)
         }
@@ -113,7 +118,9 @@ fn plan<E: Env>(shared: &Shared<E>, base: Offset) -> Option<Plan<FileOf<E>>> {
     let segment = state.segment(base)?;
     let from = segment.prepared.next_multiple_of(ALIGNMENT);
     let needed = segment.size.next_multiple_of(ALIGNMENT);
-    let until = (from.max(needed) + step).min(cap.next_multiple_of(ALIGNMENT)).max(needed);
+    // A file cut in mid-block reaches to the end of that block only if something follows.
+    let least = if from > segment.prepared { needed.max(from + ALIGNMENT) } else { needed };
+    let until = (from.max(needed) + step).min(cap.next_multiple_of(ALIGNMENT)).max(least);
     (until > from).then(|| Plan { file: segment.file.clone(), from, length: until - from })
 }
 

@@ -13,7 +13,7 @@ use super::{
     inventory::{self, FoundSegment, Inventory},
     marks::Marks,
     remove,
-    scan::{Chain, Scanner},
+    scan::Scanner,
     seal::{FileMark, SealRecord},
     segment::{INDEX_SUFFIX, Phase, Segment, TIME_INDEX_SUFFIX, file_name},
     settings::Settings,
@@ -48,16 +48,14 @@ impl<E: Env> Recovery<'_, E> {
         for name in &inventory.names.deleted {
             self.disk.remove_file(&self.dir.join(name)).await?;
         }
-        let chain = if inventory.names.is_ours() { Chain::Dense } else { Chain::Ascending };
-        let durable = durable_end(&inventory, chain);
-        let segments = self.read_segments(&mut inventory, chain, durable).await?;
+        let durable = durable_end(&inventory);
+        let segments = self.read_segments(&mut inventory, durable).await?;
         self.build(inventory, segments, durable).await
     }
 
     async fn read_segments(
         &mut self,
         inventory: &mut Inventory<FileOf<E>>,
-        chain: Chain,
         durable: Offset,
     ) -> io::Result<VecDeque<Segment<FileOf<E>>>> {
         let mut segments: VecDeque<Segment<FileOf<E>>> = VecDeque::new();
@@ -65,11 +63,8 @@ impl<E: Env> Recovery<'_, E> {
         let last = found.last().map(|segment| segment.base);
         for found in found {
             let end = segments.back().map(|segment| segment.end);
-            let fits = match (end, chain) {
-                (Some(end), Chain::Dense) => end == found.base,
-                (Some(end), Chain::Ascending) => end <= found.base,
-                (None, _) => true,
-            };
+            let dense_from = inventory.dense_from;
+            let fits = end.is_none_or(|end| dense_from.continues(end, found.base));
             if !fits {
                 self.leave_or_remove(end, found.base, durable).await?;
                 if end.is_some_and(|end| end < durable) {
@@ -78,7 +73,7 @@ impl<E: Env> Recovery<'_, E> {
                 continue;
             }
             let is_last = last == Some(found.base);
-            segments.push_back(self.read_segment(inventory, found, chain, is_last).await?);
+            segments.push_back(self.read_segment(inventory, found, is_last).await?);
         }
         Ok(segments)
     }
@@ -101,7 +96,6 @@ impl<E: Env> Recovery<'_, E> {
         &mut self,
         inventory: &mut Inventory<FileOf<E>>,
         found: FoundSegment<FileOf<E>>,
-        chain: Chain,
         is_last: bool,
     ) -> io::Result<Segment<FileOf<E>>> {
         let replay = found.base >= inventory.replay_from;
@@ -110,10 +104,10 @@ impl<E: Env> Recovery<'_, E> {
             Some(record) if record.end <= inventory.replay_from => {
                 match load_indexes(self.disk, self.dir, &record).await? {
                     Some(indexes) => Ok(resumed_segment(&record, indexes, found, self.now_ms)),
-                    None => self.scan_segment(inventory, found, chain, is_last).await,
+                    None => self.scan_segment(inventory, found, is_last).await,
                 }
             }
-            _ => self.scan_segment(inventory, found, chain, is_last).await,
+            _ => self.scan_segment(inventory, found, is_last).await,
         }
     }
 
@@ -121,11 +115,11 @@ impl<E: Env> Recovery<'_, E> {
         &mut self,
         inventory: &mut Inventory<FileOf<E>>,
         found: FoundSegment<FileOf<E>>,
-        chain: Chain,
         is_last: bool,
     ) -> io::Result<Segment<FileOf<E>>> {
         let mut segment = Segment::empty(found.base, 0, self.now_ms);
-        let mut scanner = Scanner::new((*found.file).clone(), found.length, found.base, chain);
+        let mut scanner =
+            Scanner::new((*found.file).clone(), found.length, found.base, inventory.dense_from);
         while let Some(header) = scanner.next().await? {
             segment.add(&header, self.settings.index_interval_bytes);
             inventory.epochs.note(header.partition_leader_epoch, header.base_offset);
@@ -141,8 +135,9 @@ impl<E: Env> Recovery<'_, E> {
             segment.producers_at_end = (segment.base >= inventory.replay_from).then_some(snapshot);
         }
         self.report.scanned_bytes += segment.size;
-        // Read back is not durable: the bytes may lie in a cache that a killed process filled.
+        // Read back is not durable: bytes and name may lie in a cache that a killed process filled.
         found.file.sync().await?;
+        self.disk.sync_dir(self.dir).await?;
         segment.prepared = found.length;
         segment.file = Some(found.file);
         Ok(segment)
@@ -176,6 +171,7 @@ impl<E: Env> Recovery<'_, E> {
         state.epochs.cut(log_end);
         state.epochs_changed = true;
         state.checkpoint_sequence = inventory.checkpoint.sequence;
+        state.dense_from = inventory.dense_from.0.min(log_end);
         if damaged {
             let text = format!(
                 "{}: bytes before the recorded durable end {durable} are missing or damaged; \
@@ -220,12 +216,12 @@ impl<E: Env> Recovery<'_, E> {
 
 /// The largest offset known to have been durable. Kafka keeps no such record, so of a log of its
 /// own all but the last segment counts as durable.
-fn durable_end<F>(inventory: &Inventory<F>, chain: Chain) -> Offset {
+fn durable_end<F>(inventory: &Inventory<F>) -> Offset {
     let sealed = inventory.segments.iter().filter_map(|found| found.seal);
     let durable =
         sealed.map(|record| record.end).fold(inventory.checkpoint.durable_end, Offset::max);
-    match (chain, inventory.segments.last()) {
-        (Chain::Ascending, Some(last)) => durable.max(last.base),
+    match inventory.segments.last() {
+        Some(last) if !inventory.is_ours => durable.max(last.base),
         _ => durable,
     }
 }

@@ -17,13 +17,18 @@ use crate::{
 /// Header bytes under the checksum start here.
 const CHECKED_FROM: usize = 21;
 
-/// How strictly offsets must follow one another.
+/// The offset below which gaps are legal, in a log that Kafka wrote or that was compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chain {
-    /// Each batch starts where the one before it ended: a log that only we wrote.
-    Dense,
-    /// Gaps are legal: a log that was compacted, or that Kafka wrote.
-    Ascending,
+pub(super) struct DenseFrom(pub(super) Offset);
+
+impl DenseFrom {
+    /// Gaps are legal anywhere.
+    pub(super) const NEVER: Self = Self(Offset(i64::MAX));
+
+    /// Whether a batch or segment at `next` continues what ended at `expected`.
+    pub(super) fn continues(self, expected: Offset, next: Offset) -> bool {
+        next == expected || (next > expected && next <= self.0)
+    }
 }
 
 /// Walks the batches of one file.
@@ -32,16 +37,16 @@ pub(super) struct Scanner<F> {
     length: u64,
     position: u64,
     expected: Offset,
-    chain: Chain,
+    dense_from: DenseFrom,
     piece: Slice,
     piece_at: u64,
 }
 
 impl<F: DiskFile> Scanner<F> {
     /// A walk over `file` of `length` bytes whose first batch starts at or after `base`.
-    pub(super) fn new(file: F, length: u64, base: Offset, chain: Chain) -> Self {
+    pub(super) fn new(file: F, length: u64, base: Offset, dense_from: DenseFrom) -> Self {
         let piece = Slice::copy_of(&[]);
-        Self { file, length, position: 0, expected: base, chain, piece, piece_at: 0 }
+        Self { file, length, position: 0, expected: base, dense_from, piece, piece_at: 0 }
     }
 
     /// Starts at `position`, where a batch with this or a later offset starts.
@@ -92,10 +97,7 @@ impl<F: DiskFile> Scanner<F> {
             self.load(self.position).await?;
         }
         let Some(header) = Header::from_prefix(self.loaded(self.position)) else { return Ok(None) };
-        let fits = match self.chain {
-            Chain::Dense => header.base_offset == self.expected,
-            Chain::Ascending => header.base_offset >= self.expected,
-        };
+        let fits = self.dense_from.continues(self.expected, header.base_offset);
         let inside = self.position + header.size_bytes() as u64 <= self.length;
         Ok((header.is_plausible() && fits && inside).then_some(header))
     }

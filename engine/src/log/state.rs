@@ -52,10 +52,14 @@ pub(super) struct State<E: Env> {
     pub(super) written: u64,
     /// Offset that belongs to `written`.
     pub(super) written_end: Offset,
+    /// Offset behind the write submitted last.
+    pub(super) submitted_end: Offset,
     /// What the flush in flight covers.
     pub(super) flush_target: Offset,
     /// Virtual position that the last durable-end record was written at.
     pub(super) recorded: u64,
+    /// Gaps between the offsets of batches are legal below this one.
+    pub(super) dense_from: Offset,
     /// A durable-end record is being written.
     pub(super) recording: bool,
     /// Sequence number of the last one.
@@ -96,7 +100,9 @@ impl<E: Env> State<E> {
             epochs: Epochs::default(),
             epochs_changed: false,
             written_end: marks.log_end(),
+            submitted_end: marks.log_end(),
             flush_target: marks.log_end(),
+            dense_from: Offset(0),
             recording: false,
             checkpoint_sequence: 0,
             writing: false,

@@ -19,6 +19,7 @@ use super::{
     cache::{Cache, Cached},
     care,
     health::DiskHealth,
+    planted::{Bug, is_planted},
     seal,
     segment::Phase,
     state::{FileOf, Shared},
@@ -273,7 +274,8 @@ fn files_to_sync<E: Env>(log: &Shared<E>) -> Vec<Rc<FileOf<E>>> {
 fn begin<E: Env>(log: &Shared<E>) {
     let mut state = log.state.borrow_mut();
     state.awaits_flush = false;
-    state.flush_target = state.written_end;
+    state.flush_target =
+        if is_planted(Bug::CoverUnreaped) { state.submitted_end } else { state.written_end };
 }
 
 /// The flush has completed.

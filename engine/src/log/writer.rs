@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use super::{
+    planted::{Bug, is_planted},
     prepare,
     state::{FileOf, Shared, State},
     tail::Ranges,
@@ -92,6 +93,7 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
     let from = (written - segment.origin) / ALIGNMENT * ALIGNMENT;
     let (end, end_offset) = (segment.virtual_end(), segment.end);
     let ranges = state.tail.io_ranges(segment.origin + from, end);
+    state.submitted_end = end_offset;
     let bytes: usize = ranges.iter().map(crate::io::buf::IoRange::len).sum();
     assert!(bytes as u64 == until - from, "a write covers its aligned span");
     Step::Write(Write { file, ranges, at: from, end, end_offset })
@@ -103,7 +105,10 @@ fn complete<E: Env>(shared: &Rc<Shared<E>>, write: &Write<FileOf<E>>) {
         let mut state = shared.state.borrow_mut();
         state.written = write.end;
         state.written_end = write.end_offset;
-        if state.settings.flushes_every_message() {
+        if is_planted(Bug::AcknowledgeAtWrite) {
+            state.marks.acknowledge(write.end_offset);
+            (true, Some(state.marks))
+        } else if state.settings.flushes_every_message() {
             (true, None)
         } else {
             state.marks.acknowledge(write.end_offset);

@@ -226,6 +226,7 @@ impl FakeDisk {
 
     pub(super) fn after_kill(&self, world: Rc<World>) -> Self {
         let mut state = std::mem::take(&mut *self.state.borrow_mut());
+        state.inodes.values_mut().for_each(Inode::reap_all);
         state.restart();
         Self { world, state: Rc::new(RefCell::new(state)), scope: self.scope }
     }

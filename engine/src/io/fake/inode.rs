@@ -71,6 +71,11 @@ impl Inode {
         }
     }
 
+    /// The process that would have seen the completions is gone; the operating system knows them.
+    pub(super) fn reap_all(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.reaped = true);
+    }
+
     /// Ids of the changes that a flush submitted now would cover.
     pub(super) fn covered(&self, by_device_flush: bool) -> Vec<u64> {
         let covered =
@@ -92,6 +97,7 @@ impl Inode {
                 self.initialised[sectors].fill(true);
             }
         }
+        self.convert_blocks();
     }
 
     /// Power is cut: each sector of each undurable change stays, goes or tears.
@@ -131,6 +137,8 @@ impl Inode {
         }
     }
 
+    /// Extents are converted block by block: a block cut in its middle and grown again stays
+    /// initialised.
     fn convert_blocks(&mut self) {
         for block in self.initialised.chunks_mut(BLOCK_SECTORS) {
             let any = block.iter().any(|set| *set);
