@@ -122,6 +122,12 @@ fn live(sim: &Sim, partitions: &mut [Partition], random: &mut Random) -> End {
             }
         }
     }
+    // A cut is worth most while writes and flushes overlap.
+    for _ in 0..random.below(30) {
+        let which = random.below(partitions.len());
+        partitions[which].append(random, sim.env().wall_ms());
+        sim.run(random.below(8));
+    }
     let end = [End::PowerCut, End::PowerCut, End::Kill, End::CleanStop][random.below(4)];
     if end == End::CleanStop {
         for partition in partitions.iter() {

@@ -1,6 +1,10 @@
 //! One log under test beside the list of what was appended to it.
 
-use std::{cell::Cell, path::PathBuf, rc::Rc};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use super::super::{AppendError, Log, Read, Settings, Volume};
 use crate::{
@@ -45,10 +49,11 @@ pub(super) fn open(
     sim: &Sim,
     volume: &Volume<FakeEnv>,
     pool: &Pool,
-    dir: &PathBuf,
+    dir: &Path,
     settings: &Settings,
 ) -> (Log<FakeEnv>, super::super::RecoveryReport) {
-    let opening = Log::open(sim.env(), volume.clone(), pool.clone(), dir.clone(), settings.clone());
+    let opening =
+        Log::open(sim.env(), volume.clone(), pool.clone(), dir.to_owned(), settings.clone());
     sim.block_on(opening).expect("a log opens after any crash")
 }
 
