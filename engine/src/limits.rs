@@ -93,6 +93,12 @@ pub const INDEX_CACHE_BYTES: usize = 32 << 20;
 /// Files of sealed segments that one volume keeps open for readers.
 pub const OPEN_SEALED_FILES: usize = 256;
 
+/// Bytes by which a deleted segment shrinks at a time before it is unlinked.
+pub const TRUNCATE_STEP_BYTES: u64 = 64 << 20;
+
+/// Bytes read at a time in a search by timestamp.
+pub const TIMESTAMP_READ_BYTES: usize = 64 << 10;
+
 /// Share of a shard's buffers that written tail chunks may hold for readers.
 pub const TAIL_BUDGET_SHARE: usize = 2;
 

@@ -52,6 +52,12 @@ impl Names {
         names
     }
 
+    /// Bases of which there is something left but no batches: a removal that a crash cut short.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = Offset> + '_ {
+        let has_batches = |base: &Offset| self.logs.binary_search(base).is_ok();
+        self.seals.iter().copied().filter(move |base| !has_batches(base))
+    }
+
     /// Whether we made this log or took it over. A directory with batches but without a durable-end
     /// file, which is there before the first segment, is Kafka's.
     fn is_ours(&self) -> bool {
@@ -91,7 +97,8 @@ pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<
     for base in &names.logs {
         segments.push(find_segment(disk, dir, &names, *base).await?);
     }
-    let (producers, replay_from) = read_producers(disk, dir, &names, &segments).await?;
+    let (producers, replay_from) =
+        read_producers(disk, dir, &names, &segments, checkpoint.log_start).await?;
     let is_ours = names.is_ours();
     let dense_from = if is_ours { DenseFrom(checkpoint.dense_from) } else { DenseFrom::NEVER };
     let inventory = Inventory {
@@ -149,10 +156,15 @@ async fn read_producers<D: Disk>(
     dir: &Path,
     names: &Names,
     segments: &[FoundSegment<D::File>],
+    log_start: Offset,
 ) -> io::Result<(Producers, Offset)> {
     let ends = segments.iter().filter_map(|found| found.seal.map(|record| record.end));
-    let boundaries: BTreeSet<Offset> =
+    let mut boundaries: BTreeSet<Offset> =
         segments.iter().map(|found| found.base).chain(ends).collect();
+    if segments.is_empty() {
+        // Retention has taken everything: the log goes on where it starts.
+        boundaries.insert(log_start);
+    }
     for offset in names.snapshots.iter().rev().filter(|offset| boundaries.contains(offset)) {
         let path = dir.join(file_name(*offset, PRODUCERS_SUFFIX));
         let bytes = disk.read_file(&path, SMALL_FILE_CAP_BYTES).await?;

@@ -31,6 +31,7 @@ mod producers;
 mod read;
 mod recover;
 mod remove;
+mod retain;
 mod scan;
 mod seal;
 mod segment;
@@ -38,6 +39,7 @@ mod settings;
 mod snapshot;
 mod state;
 mod tail;
+mod timestamps;
 mod volume;
 mod writer;
 
@@ -47,11 +49,12 @@ pub use append::{AppendError, Appended};
 pub use health::DiskHealth;
 pub use marks::Marks;
 pub use read::{ColdRead, Read};
+pub use remove::remove_directory;
 pub use settings::Settings;
 pub use volume::Volume;
 
 use crate::{
-    batch::{Accepted, Header},
+    batch::{Accepted, Header, TimestampedOffset},
     error::{Error, Result},
     io::{
         Disk, Env,
@@ -196,6 +199,55 @@ impl<E: Env> Log<E> {
     /// the disk's.
     pub async fn read_cold(&self, read: ColdRead) -> Result<Chain> {
         cold::read_cold(&self.shared, read).await
+    }
+
+    /// The first record before `up_to` whose timestamp is at least `timestamp_ms`, exact inside the
+    /// batch; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` when a batch cannot be read, else the disk's.
+    pub async fn offset_for_timestamp(
+        &self,
+        timestamp_ms: i64,
+        up_to: Offset,
+    ) -> Result<Option<TimestampedOffset>> {
+        timestamps::offset_for_timestamp(&self.shared, timestamp_ms, up_to).await
+    }
+
+    /// The first record that carries the largest timestamp of the log (`ListOffsets` -3).
+    ///
+    /// # Errors
+    /// As [`Log::offset_for_timestamp`].
+    pub async fn max_timestamp_offset(&self) -> Result<Option<TimestampedOffset>> {
+        timestamps::max_timestamp_offset(&self.shared).await
+    }
+
+    /// Raises the start of the log to `to`, at most the high watermark; durable when it completes.
+    /// Returns the start, which was `to` or later.
+    ///
+    /// # Errors
+    /// `Invalid` when `to` lies outside, else the failure of the log.
+    pub async fn delete_records(&self, to: Offset) -> Result<Offset> {
+        retain::delete_records(&self.shared, to).await
+    }
+
+    /// Removes what retention allows at `now_ms` (wall time) and forgets silent producers; to be
+    /// called every few minutes (`log.retention.check.interval.ms`) in the background. Returns the
+    /// number of segments removed.
+    ///
+    /// # Errors
+    /// The failure of the log.
+    pub async fn apply_retention(&self, now_ms: i64) -> Result<usize> {
+        retain::apply_retention(&self.shared, now_ms).await
+    }
+
+    /// Deletes the log and its directory. Appends fail from now on; after it completes, only drop
+    /// the handle.
+    ///
+    /// # Errors
+    /// The disk's; `remove_directory` finishes what is left under the name ending in `-delete`.
+    pub async fn delete(&self) -> Result<()> {
+        remove::delete(&self.shared).await
     }
 
     /// A clean stop: refuses appends from now on, makes everything durable and seals it.

@@ -48,6 +48,9 @@ impl<E: Env> Recovery<'_, E> {
         for name in &inventory.names.deleted {
             self.disk.remove_file(&self.dir.join(name)).await?;
         }
+        for base in inventory.names.orphans() {
+            remove::remove_segment_files(self.disk, self.dir, base).await?;
+        }
         let durable = durable_end(&inventory);
         let segments = self.read_segments(&mut inventory, durable).await?;
         self.build(inventory, segments, durable).await

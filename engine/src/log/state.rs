@@ -138,6 +138,15 @@ impl<E: Env> State<E> {
         self.written.saturating_sub(segment.origin).min(segment.size)
     }
 
+    /// Gives all memory and files back; the log is gone.
+    pub(super) fn release(&mut self) {
+        self.tail = Tail::new(self.tail.end());
+        self.segments.truncate(1);
+        let segment = self.active();
+        segment.file = None;
+        segment.cached = None;
+    }
+
     /// Whether the tasks of the log must stop where they are.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()

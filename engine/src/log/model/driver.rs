@@ -79,6 +79,8 @@ fn settings(random: &mut Random) -> Settings {
         segment_ms: [5_000, 1 << 40][random.below(2)],
         index_interval_bytes: [0, 300, 4_096][random.below(3)],
         segment_index_bytes: [64, 10 << 20][random.below(2)],
+        retention_ms: [3_000, 1 << 40][random.below(2)],
+        retention_bytes: [10_000, -1][random.below(2)],
         flush_messages: if random.chance(20) { 5 } else { 1 },
         ..Settings::default()
     }
@@ -114,7 +116,9 @@ fn live(sim: &Sim, partitions: &mut [Partition], random: &mut Random) -> End {
         match random.below(100) {
             0..50 => partition.append(random, sim.env().wall_ms()),
             50..55 => partition.repeat(random, sim.env().wall_ms()),
-            55..65 => partition.read(sim, random),
+            55..60 => partition.read(sim, random),
+            60..63 => partition.look_up(sim, random),
+            63..65 => partition.delete(sim, random),
             65..67 => sim.settle(),
             67..69 => sim.advance(Duration::from_millis(random.below(20_000) as u64)),
             _ => {

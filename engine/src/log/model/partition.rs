@@ -8,9 +8,10 @@ use std::{
 
 use super::super::{AppendError, Log, Read, Settings, Volume};
 use crate::{
-    batch::{BatchBuilder, BatchOptions, HEADER_BYTES, Header, NewRecord},
+    batch::{BatchBuilder, BatchOptions, HEADER_BYTES, Header, NewRecord, first_at_or_after},
     error::Kind,
     io::{
+        Clock,
         buf::{Chain, Pool, Slice},
         fake::{FakeEnv, Random, Sim},
     },
@@ -205,6 +206,52 @@ impl Partition {
         }
         assert!(at == got.len() && count > 0, "{} bytes, {count} batches from {from}", got.len());
         assert!(count == 1 || got.len() <= max_bytes, "no more than asked for");
+    }
+
+    /// Moves the start of the log, by retention or by request; answered deletions must stay.
+    pub(super) fn delete(&mut self, sim: &Sim, random: &mut Random) {
+        let log = self.log.clone();
+        let marks = log.marks();
+        if random.chance(50) {
+            let now_ms = sim.env().wall_ms();
+            let applied = sim.block_on(async move { log.apply_retention(now_ms).await });
+            assert!(applied.is_ok() || self.log.failure().is_some());
+            return;
+        }
+        let span = usize::try_from(marks.high_watermark().distance_from(marks.log_start()));
+        let span = random.below(span.expect("marks are in order") + 1);
+        let to = marks.log_start().plus(i64::try_from(span).expect("small"));
+        match sim.block_on(async move { log.delete_records(to).await }) {
+            Ok(start) => {
+                assert!(start >= to);
+                self.log_start = self.log_start.max(to);
+            }
+            Err(error) => assert!(self.log.failure().is_some(), "{error}"),
+        }
+    }
+
+    /// Looks a random timestamp up and compares with a walk over all records.
+    pub(super) fn look_up(&self, sim: &Sim, random: &mut Random) {
+        let marks = self.log.marks();
+        let (start, up_to) = (marks.log_start(), marks.high_watermark());
+        let Some(batch) = self.history.get(random.below(self.history.len())) else { return };
+        let timestamp_ms =
+            batch.header.base_timestamp_ms + i64::try_from(random.below(100)).expect("small") - 50;
+        let expected =
+            self.history.iter().filter(|batch| batch.header.next_offset() <= up_to).find_map(
+                |batch| {
+                    let bytes = &batch.bytes[HEADER_BYTES..];
+                    first_at_or_after(&batch.header, bytes, timestamp_ms, start).expect("good")
+                },
+            );
+        let log = self.log.clone();
+        let found =
+            sim.block_on(async move { log.offset_for_timestamp(timestamp_ms, up_to).await });
+        match found {
+            Ok(found) if self.log.marks().log_start() == start => assert_eq!(found, expected),
+            Ok(_) => {}
+            Err(error) => assert!(error.kind() != Kind::Corrupt, "{error}"),
+        }
     }
 
     /// Opens the log again after a restart and checks all that must hold.
