@@ -68,3 +68,55 @@ const _: () =
     assert!(RECEIVE_BUFFERS_PER_SHARD * RECEIVE_BUFFER_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);
 // One connection can never hold all receive buffers of its shard.
 const _: () = assert!(RECEIVE_BUFFERS_PER_CONNECTION * 2 <= RECEIVE_BUFFERS_PER_SHARD);
+
+/// Largest append chunk of one log, in bytes; a quiet log starts with the smallest buffer class.
+pub const TAIL_CHUNK_MAX_BYTES: usize = 256 << 10;
+
+/// Bytes of batches between two remembered batch positions of a log's tail in memory.
+pub const TAIL_POINT_BYTES: u64 = 4096;
+
+/// Bytes of one log appended but not yet taken by the device, beyond which appends wait.
+pub const UNWRITTEN_PER_LOG_BYTES: usize = 16 << 20;
+
+/// Smallest and first step of zeroing ahead of the appends, in bytes.
+pub const PREPARE_STEP_MIN_BYTES: u64 = 64 << 10;
+
+/// Largest step of zeroing ahead of the appends, in bytes.
+pub const PREPARE_STEP_MAX_BYTES: u64 = 8 << 20;
+
+/// Largest index file read into memory, in bytes: Kafka's default of `segment.index.bytes`, doubled.
+pub const INDEX_FILE_CAP_BYTES: u64 = 20 << 20;
+
+/// Largest of the log's other small files, in bytes.
+pub const SMALL_FILE_CAP_BYTES: u64 = 64 << 20;
+
+/// Memory of the indexes of sealed segments that one volume caches, in bytes.
+pub const INDEX_CACHE_BYTES: usize = 32 << 20;
+
+/// Files of sealed segments that one volume keeps open for readers.
+pub const OPEN_SEALED_FILES: usize = 256;
+
+/// Bytes by which a deleted segment shrinks at a time before it is unlinked.
+pub const TRUNCATE_STEP_BYTES: u64 = 64 << 20;
+
+/// Bytes read at a time in a search by timestamp.
+pub const TIMESTAMP_READ_BYTES: usize = 64 << 10;
+
+/// Share of a shard's buffers that written tail chunks may hold for readers.
+pub const TAIL_BUDGET_SHARE: usize = 2;
+
+/// Silence after which a log gives its tail back, in milliseconds.
+pub const TAIL_IDLE_MS: i64 = 10_000;
+
+/// Pause between two rounds of a volume's care for quiet logs, in milliseconds.
+pub const CARE_INTERVAL_MS: u64 = 2_000;
+
+/// Bytes made durable since the last durable-end record, beyond which a new one is written.
+pub const DURABLE_RECORD_BYTES: u64 = 64 << 20;
+
+// A chunk comes from the pool, and zeroing steps and writes are direct.
+const _: () = assert!(TAIL_CHUNK_MAX_BYTES == BUFFER_CLASS_BYTES[3]);
+const _: () = assert!(PREPARE_STEP_MIN_BYTES.is_multiple_of(DIRECT_ALIGNMENT_BYTES as u64));
+const _: () = assert!(PREPARE_STEP_MAX_BYTES.is_multiple_of(PREPARE_STEP_MIN_BYTES));
+// One log alone never takes the larger part of the buffers from the others.
+const _: () = assert!(UNWRITTEN_PER_LOG_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);

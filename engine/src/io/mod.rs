@@ -16,6 +16,8 @@ mod port;
 pub mod runtime;
 mod sys;
 mod uring;
+#[cfg(any(test, feature = "fake-io"))]
+pub mod fake;
 
 use std::{future::Future, io, path::Path, time::Duration};
 
