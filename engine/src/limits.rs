@@ -120,3 +120,37 @@ const _: () = assert!(PREPARE_STEP_MIN_BYTES.is_multiple_of(DIRECT_ALIGNMENT_BYT
 const _: () = assert!(PREPARE_STEP_MAX_BYTES.is_multiple_of(PREPARE_STEP_MIN_BYTES));
 // One log alone never takes the larger part of the buffers from the others.
 const _: () = assert!(UNWRITTEN_PER_LOG_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);
+
+/// Partitions of one topic: what one node opens in reasonable time, as Kafka's bound per request.
+pub const TOPIC_PARTITIONS_MAX: usize = 10_000;
+
+/// Partitions of all topics together.
+pub const PARTITIONS_MAX: usize = 100_000;
+
+/// Bytes of one topic setting's value in the metadata log.
+pub const METADATA_VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// Metadata commands that wait for the writer.
+pub const METADATA_COMMANDS_QUEUED: usize = 1024;
+
+/// Bytes of records after which a group of metadata commands is committed.
+pub const METADATA_GROUP_BYTES: usize = 1 << 20;
+
+/// Longest group of records in the metadata log; a longer declared length is corruption.
+pub const METADATA_FRAME_BYTES_MAX: usize = 4 << 20;
+
+/// Metadata log length beyond which a snapshot replaces it, unless the snapshot is as long.
+pub const METADATA_LOG_BYTES: u64 = 4 << 20;
+
+/// Longest metadata log or snapshot that is read at start.
+pub const METADATA_FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Producer ids reserved at a time (KIP-730).
+pub const PRODUCER_ID_BLOCK: i32 = 1000;
+
+// A group that is just short of its bound plus the longest record (a topic with all partitions, 64
+// bytes each being generous, and 64 settings of the longest value) still is one frame.
+const _: () = assert!(
+    METADATA_GROUP_BYTES + TOPIC_PARTITIONS_MAX * 64 + 64 * METADATA_VALUE_BYTES_MAX
+        <= METADATA_FRAME_BYTES_MAX
+);
