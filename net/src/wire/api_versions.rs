@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::{
-    API_TABLE, Api, ApiKey, Cursor, DecodeError, Element, ErrorCode, Field, List, Message, Request,
-    Sink,
+    API_TABLE, Api, ApiKey, Cursor, Decode, DecodeError, Element, ErrorCode, Field, List, Message,
+    Request, Sink,
 };
 
 const THROTTLE_SINCE: i16 = 1;
@@ -50,19 +50,19 @@ pub struct ApiVersionsRequest<'a> {
     pub client_software_version: Cow<'a, str>,
 }
 
-impl<'a> ApiVersionsRequest<'a> {
-    /// Reads the body of a request of a version that is served.
-    pub fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
+impl<'a> Decode<'a> for ApiVersionsRequest<'a> {
+    fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let mut request = Self::default();
         if version >= FLEXIBLE_SINCE {
             request.client_software_name = cursor.string()?;
             request.client_software_version = cursor.string()?;
         }
         cursor.skip_tags()?;
-        cursor.finish()?;
         Ok(request)
     }
+}
 
+impl<'a> ApiVersionsRequest<'a> {
     /// Whether name and version consist of letters, digits, dots and dashes, and neither start nor
     /// end with punctuation (KIP-511).
     #[must_use]
@@ -90,7 +90,9 @@ impl Message for ApiVersionsRequest<'_> {
     }
 }
 
-impl Request for ApiVersionsRequest<'_> {}
+impl Request for ApiVersionsRequest<'_> {
+    type Response<'r> = ApiVersionsResponse<'r>;
+}
 
 /// An ApiVersions response.
 #[derive(Clone, Debug)]
@@ -140,23 +142,6 @@ impl<'a> ApiVersionsResponse<'a> {
         Self { api_keys, ..Self::refused(ErrorCode::UnsupportedVersion) }
     }
 
-    /// Reads the body of a response to `version`, or the version 0 body that brokers answer a
-    /// version with that they do not know.
-    pub fn read(mut cursor: Cursor<'a>, mut version: i16) -> Result<Self, DecodeError> {
-        let mut response = Self::refused(ErrorCode::from_i16(cursor.i16()?));
-        if response.error_code == ErrorCode::UnsupportedVersion {
-            version = 0;
-            cursor.set_flexible(false);
-        }
-        response.api_keys = List::read(&mut cursor, version)?;
-        if version >= THROTTLE_SINCE {
-            response.throttle_time_ms = cursor.i32()?;
-        }
-        cursor.tags(|tag, field| response.read_tag(tag, field, version))?;
-        cursor.finish()?;
-        Ok(response)
-    }
-
     fn read_tag(
         &mut self,
         tag: u32,
@@ -197,6 +182,24 @@ impl<'a> ApiVersionsResponse<'a> {
         if self.zk_migration_ready {
             out.tag(3, &true, version);
         }
+    }
+}
+
+impl<'a> Decode<'a> for ApiVersionsResponse<'a> {
+    /// Also reads the version 0 body that brokers answer a version with that they do not know.
+    fn read(mut cursor: Cursor<'a>, mut version: i16) -> Result<Self, DecodeError> {
+        let mut response = Self::refused(ErrorCode::from_i16(cursor.i16()?));
+        if response.error_code == ErrorCode::UnsupportedVersion {
+            version = 0;
+            cursor.set_flexible(false);
+        }
+        response.api_keys = List::read(&mut cursor, version)?;
+        if version >= THROTTLE_SINCE {
+            response.throttle_time_ms = cursor.i32()?;
+        }
+        cursor.tags(|tag, field| response.read_tag(tag, field, version))?;
+        cursor.finish()?;
+        Ok(response)
     }
 }
 
@@ -348,3 +351,6 @@ impl Field for FinalizedFeature<'_> {
         out.tag_count(0);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,6 +135,13 @@ impl<'a> Cursor<'a> {
         Ok(chain)
     }
 
+    /// All bytes left, in one piece. For callers that have checked [`Cursor::remaining`].
+    pub(super) fn gather(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.remaining];
+        self.copy_across(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// A cursor over the next `count` bytes only, which this one steps over.
     pub fn take_part(&mut self, count: usize) -> Result<Self> {
         let mut part = *self;

@@ -14,7 +14,7 @@ use millrace_engine::{
     types::TopicId,
 };
 
-use super::{ApiKey, EncodeError, Field, RequestHeader};
+use super::{EncodeError, Field, Message, Request, RequestHeader};
 
 /// Bytes of the length in front of every frame.
 const LENGTH_BYTES: usize = 4;
@@ -142,17 +142,6 @@ pub trait Sink: Sized {
         value.write(self, version);
     }
 }
-
-/// A message body, a request's or a response's.
-pub trait Message {
-    /// The API it belongs to.
-    const KEY: ApiKey;
-    /// Writes the body in `version`.
-    fn write<S: Sink>(&self, out: &mut S, version: i16);
-}
-
-/// A body that goes from client to broker.
-pub trait Request: Message {}
 
 /// Counts what a message takes.
 #[derive(Default)]

@@ -5,11 +5,19 @@
 use millrace_engine::io::buf::Chain;
 
 use super::{
-    ApiKey, Cursor, DecodeError, EncodeError, Encoder, Message, Request, RequestHeader,
-    api_versions::{ApiVersionsRequest, ApiVersionsResponse},
-    fetch::{FetchRequest, FetchResponse},
-    produce::{ProduceRequest, ProduceResponse},
-    response_correlation_id,
+    ApiKey, Cursor, Decode, DecodeError, EncodeError, Encoder, Message, Request, RequestHeader,
+    api_versions::ApiVersionsRequest,
+    fetch::FetchRequest,
+    produce::ProduceRequest,
+    typed::{
+        create_partitions::CreatePartitionsRequest, create_topics::CreateTopicsRequest,
+        delete_records::DeleteRecordsRequest, delete_topics::DeleteTopicsRequest,
+        describe_cluster::DescribeClusterRequest, describe_configs::DescribeConfigsRequest,
+        find_coordinator::FindCoordinatorRequest,
+        incremental_alter_configs::IncrementalAlterConfigsRequest,
+        init_producer_id::InitProducerIdRequest, list_offsets::ListOffsetsRequest,
+        metadata::MetadataRequest, offset_for_leader_epoch::OffsetForLeaderEpochRequest,
+    },
 };
 
 /// What became of a frame.
@@ -35,62 +43,73 @@ impl From<EncodeError> for Outcome {
     }
 }
 
-/// Reads `frame` as a request of whatever API it names, and writes it again.
-pub fn request(encoder: &mut Encoder, frame: &Chain) -> Outcome {
-    try_request(encoder, frame).unwrap_or_else(|outcome| outcome)
+/// One kind of frame, and how to read and rewrite it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    /// The API.
+    pub key: ApiKey,
+    /// Whether it takes requests, as a broker does, or responses, as a client does.
+    pub is_request: bool,
+    /// Reads a frame and writes it again. Requests name their version in the frame; for responses
+    /// it is given.
+    pub pass: fn(&mut Encoder, &Chain, i16) -> Outcome,
 }
 
-fn try_request(encoder: &mut Encoder, frame: &Chain) -> Result<Outcome, Outcome> {
-    let mut cursor = Cursor::new(frame);
-    let header = RequestHeader::read(&mut cursor)?;
-    let version = header.version;
-    if !header.key.serves(version) {
-        return Err(DecodeError::UnsupportedVersion(header.key, version).into());
+macro_rules! entrances {
+    ($($request:ident,)*) => {
+        /// All entrances.
+        pub const ENTRANCES: &[Entrance] = &[$(
+            Entrance { key: $request::KEY, is_request: true, pass: |encoder, frame, _| {
+                outcome(|| {
+                    let mut cursor = Cursor::new(frame);
+                    let header = served_header(&mut cursor, $request::KEY)?;
+                    let body = $request::read(cursor, header.version)?;
+                    Ok(encoder.request(&header, &body)?)
+                })
+            } },
+            Entrance { key: $request::KEY, is_request: false, pass: |encoder, frame, version| {
+                outcome(|| {
+                    let (id, body) = $request::read_response(frame, version)?;
+                    Ok(encoder.response(version, id, &body)?)
+                })
+            } },
+        )*];
+    };
+}
+
+entrances! {
+    ProduceRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    FindCoordinatorRequest,
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteRecordsRequest,
+    InitProducerIdRequest,
+    OffsetForLeaderEpochRequest,
+    DescribeConfigsRequest,
+    CreatePartitionsRequest,
+    IncrementalAlterConfigsRequest,
+    DescribeClusterRequest,
+}
+
+fn outcome(pass: impl FnOnce() -> Result<Chain, Outcome>) -> Outcome {
+    match pass() {
+        Ok(chain) => Outcome::Written(chain),
+        Err(outcome) => outcome,
     }
-    match header.key {
-        ApiKey::Produce => again(encoder, &header, &ProduceRequest::read(cursor, version)?),
-        ApiKey::Fetch => again(encoder, &header, &FetchRequest::read(cursor, version)?),
-        ApiKey::ApiVersions => again(encoder, &header, &ApiVersionsRequest::read(cursor, version)?),
-        _ => Err(DecodeError::Schema.into()),
-    }
 }
 
-fn again<R: Request>(
-    encoder: &mut Encoder,
-    header: &RequestHeader<'_>,
-    body: &R,
-) -> Result<Outcome, Outcome> {
-    Ok(Outcome::Written(encoder.request(header, body)?))
-}
-
-/// Reads `frame` as a response to `key` in `version`, and writes it again.
-pub fn response(encoder: &mut Encoder, key: ApiKey, version: i16, frame: &Chain) -> Outcome {
-    try_response(encoder, key, version, frame).unwrap_or_else(|outcome| outcome)
-}
-
-fn try_response(
-    encoder: &mut Encoder,
+/// The header of a request to `key` that is served.
+fn served_header<'a>(
+    cursor: &mut Cursor<'a>,
     key: ApiKey,
-    version: i16,
-    frame: &Chain,
-) -> Result<Outcome, Outcome> {
-    let mut cursor = Cursor::new(frame);
-    let id = response_correlation_id(&mut cursor, key, version)?;
-    match key {
-        ApiKey::Produce => answer(encoder, id, version, &ProduceResponse::read(cursor, version)?),
-        ApiKey::Fetch => answer(encoder, id, version, &FetchResponse::read(cursor, version)?),
-        ApiKey::ApiVersions => {
-            answer(encoder, id, version, &ApiVersionsResponse::read(cursor, version)?)
-        }
-        _ => Err(DecodeError::Schema.into()),
+) -> Result<RequestHeader<'a>, DecodeError> {
+    let header = RequestHeader::read(cursor)?;
+    if header.key != key || !key.serves(header.version) {
+        return Err(DecodeError::UnsupportedVersion(header.key, header.version));
     }
-}
-
-fn answer<M: Message>(
-    encoder: &mut Encoder,
-    correlation_id: i32,
-    version: i16,
-    body: &M,
-) -> Result<Outcome, Outcome> {
-    Ok(Outcome::Written(encoder.response(version, correlation_id, body)?))
+    Ok(header)
 }

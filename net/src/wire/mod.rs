@@ -21,17 +21,20 @@ pub mod frame;
 mod grouped;
 mod header;
 mod list;
+mod message;
 pub mod produce;
+pub mod typed;
 mod versions;
 
 pub use cursor::Cursor;
-pub use encoder::{Encoder, Message, Request, Sink};
+pub use encoder::{Encoder, Sink};
 pub use endpoint::{LeaderIdAndEpoch, NodeEndpoint};
 pub use error::{DecodeError, EncodeError};
 pub use error_code::ErrorCode;
 pub use grouped::{Grouped, Item, Items, Topic};
 pub use header::{RequestHeader, response_correlation_id};
 pub use list::{Element, Field, List};
+pub use message::{Decode, Message, Request};
 pub use versions::{API_TABLE, Api, ApiKey};
 
 #[cfg(test)]

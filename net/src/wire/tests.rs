@@ -3,8 +3,8 @@
 use millrace_engine::io::buf::{Chain, Pool, Slice};
 
 use super::{
-    ApiKey, Encoder,
-    entrances::{Outcome, request, response},
+    API_TABLE, ApiKey, Encoder,
+    entrances::{ENTRANCES, Entrance, Outcome},
 };
 
 /// One golden frame.
@@ -19,7 +19,19 @@ struct Golden {
 const FIXTURES: &[(ApiKey, &str)] = &[
     (ApiKey::Produce, include_str!("fixtures/produce.txt")),
     (ApiKey::Fetch, include_str!("fixtures/fetch.txt")),
+    (ApiKey::ListOffsets, include_str!("fixtures/list_offsets.txt")),
+    (ApiKey::Metadata, include_str!("fixtures/metadata.txt")),
+    (ApiKey::FindCoordinator, include_str!("fixtures/find_coordinator.txt")),
     (ApiKey::ApiVersions, include_str!("fixtures/api_versions.txt")),
+    (ApiKey::CreateTopics, include_str!("fixtures/create_topics.txt")),
+    (ApiKey::DeleteTopics, include_str!("fixtures/delete_topics.txt")),
+    (ApiKey::DeleteRecords, include_str!("fixtures/delete_records.txt")),
+    (ApiKey::InitProducerId, include_str!("fixtures/init_producer_id.txt")),
+    (ApiKey::OffsetForLeaderEpoch, include_str!("fixtures/offset_for_leader_epoch.txt")),
+    (ApiKey::DescribeConfigs, include_str!("fixtures/describe_configs.txt")),
+    (ApiKey::CreatePartitions, include_str!("fixtures/create_partitions.txt")),
+    (ApiKey::IncrementalAlterConfigs, include_str!("fixtures/incremental_alter_configs.txt")),
+    (ApiKey::DescribeCluster, include_str!("fixtures/describe_cluster.txt")),
 ];
 
 fn golden() -> Vec<Golden> {
@@ -50,12 +62,15 @@ fn chain_of(parts: &[&[u8]]) -> Chain {
     chain
 }
 
+fn entrance(key: ApiKey, is_request: bool) -> &'static Entrance {
+    let mut entrances = ENTRANCES.iter();
+    entrances
+        .find(|entrance| entrance.key == key && entrance.is_request == is_request)
+        .expect("every API has both entrances")
+}
+
 fn pass(encoder: &mut Encoder, golden: &Golden, frame: &Chain) -> Outcome {
-    if golden.is_request {
-        request(encoder, frame)
-    } else {
-        response(encoder, golden.key, golden.version, frame)
-    }
+    (entrance(golden.key, golden.is_request).pass)(encoder, frame, golden.version)
 }
 
 fn expect_same(golden: &Golden, outcome: Outcome, how: &str) {
@@ -108,6 +123,22 @@ fn a_frame_that_ends_early_is_refused() {
             let outcome = pass(&mut encoder, &golden, &chain_of(&[front]));
             let refused = matches!(outcome, Outcome::Refused(_));
             assert!(refused, "{} ends at {length}: {outcome:?}", golden.label);
+        }
+    }
+}
+
+#[test]
+fn every_served_version_of_every_row_is_golden() {
+    let golden = golden();
+    for api in API_TABLE {
+        for version in (api.min..=api.max).filter(|version| api.key.serves(*version)) {
+            for is_request in [true, false] {
+                let frames = golden.iter().filter(|golden| {
+                    (golden.key, golden.version, golden.is_request)
+                        == (api.key, version, is_request)
+                });
+                assert_eq!(frames.count(), 3, "{:?} {version}", api.key);
+            }
         }
     }
 }

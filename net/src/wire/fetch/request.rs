@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use millrace_engine::types::TopicId;
 
-use crate::wire::{ApiKey, Cursor, DecodeError, Element, Field, Grouped, Message, Request, Sink};
+use super::FetchResponse;
+use crate::wire::{
+    ApiKey, Cursor, Decode, DecodeError, Element, Field, Grouped, Message, Request, Sink,
+};
 
 const LOG_START_OFFSET_SINCE: i16 = 5;
 const SESSION_SINCE: i16 = 7;
@@ -78,9 +81,8 @@ impl Default for FetchRequest<'_> {
     }
 }
 
-impl<'a> FetchRequest<'a> {
-    /// Reads the body of a request and checks it to its end.
-    pub fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
+impl<'a> Decode<'a> for FetchRequest<'a> {
+    fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let mut request = Self::default();
         if version < REPLICA_STATE_SINCE {
             request.replica_id = cursor.i32()?;
@@ -100,10 +102,11 @@ impl<'a> FetchRequest<'a> {
             request.rack_id = cursor.string()?;
         }
         cursor.tags(|tag, field| request.read_tag(tag, field, version))?;
-        cursor.finish()?;
         Ok(request)
     }
+}
 
+impl<'a> FetchRequest<'a> {
     fn read_tag(
         &mut self,
         tag: u32,
@@ -167,7 +170,9 @@ impl FetchRequest<'_> {
     }
 }
 
-impl Request for FetchRequest<'_> {}
+impl Request for FetchRequest<'_> {
+    type Response<'r> = FetchResponse<'r>;
+}
 
 struct ClusterId<'a>(&'a str);
 

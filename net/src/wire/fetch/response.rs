@@ -3,8 +3,8 @@
 use millrace_engine::io::buf::Chain;
 
 use crate::wire::{
-    ApiKey, Cursor, DecodeError, Element, ErrorCode, Field, Grouped, LeaderIdAndEpoch, List,
-    Message, NodeEndpoint, Sink,
+    ApiKey, Cursor, Decode, DecodeError, Element, ErrorCode, Field, Grouped, LeaderIdAndEpoch,
+    List, Message, NodeEndpoint, Sink,
 };
 
 const LOG_START_OFFSET_SINCE: i16 = 5;
@@ -39,9 +39,8 @@ impl Default for FetchResponse<'_> {
     }
 }
 
-impl<'a> FetchResponse<'a> {
-    /// Reads the body of a response and checks it to its end.
-    pub fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
+impl<'a> Decode<'a> for FetchResponse<'a> {
+    fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let mut response = Self { throttle_time_ms: cursor.i32()?, ..Self::default() };
         if version >= SESSION_SINCE {
             response.error_code = ErrorCode::from_i16(cursor.i16()?);

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use millrace_engine::io::buf::Chain;
 
-use crate::wire::{ApiKey, Cursor, DecodeError, Element, Field, Grouped, Message, Request, Sink};
+use super::ProduceResponse;
+use crate::wire::{
+    ApiKey, Cursor, Decode, DecodeError, Element, Field, Grouped, Message, Request, Sink,
+};
 
 /// A Produce request. Neither order nor uniqueness of its partitions is checked.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +23,8 @@ pub struct ProduceRequest<'a> {
     pub topics: Grouped<'a, PartitionProduceData>,
 }
 
-impl<'a> ProduceRequest<'a> {
-    /// Reads the body of a request and checks it to its end, without looking into record sets.
-    pub fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
+impl<'a> Decode<'a> for ProduceRequest<'a> {
+    fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let request = Self {
             transactional_id: cursor.nullable_string()?,
             acks: cursor.i16()?,
@@ -30,7 +32,6 @@ impl<'a> ProduceRequest<'a> {
             topics: Grouped::read(&mut cursor, version)?,
         };
         cursor.skip_tags()?;
-        cursor.finish()?;
         Ok(request)
     }
 }
@@ -47,7 +48,9 @@ impl Message for ProduceRequest<'_> {
     }
 }
 
-impl Request for ProduceRequest<'_> {}
+impl Request for ProduceRequest<'_> {
+    type Response<'r> = ProduceResponse<'r>;
+}
 
 /// Records for one partition.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::wire::{
-    ApiKey, Cursor, DecodeError, Element, ErrorCode, Field, Grouped, LeaderIdAndEpoch, List,
-    Message, NodeEndpoint, Sink,
+    ApiKey, Cursor, Decode, DecodeError, Element, ErrorCode, Field, Grouped, LeaderIdAndEpoch,
+    List, Message, NodeEndpoint, Sink,
 };
 
 const LOG_START_OFFSET_SINCE: i16 = 5;
@@ -22,9 +22,8 @@ pub struct ProduceResponse<'a> {
     pub node_endpoints: List<'a, NodeEndpoint<'a>>,
 }
 
-impl<'a> ProduceResponse<'a> {
-    /// Reads the body of a response and checks it to its end.
-    pub fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
+impl<'a> Decode<'a> for ProduceResponse<'a> {
+    fn read(mut cursor: Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let mut response = Self {
             topics: Grouped::read(&mut cursor, version)?,
             throttle_time_ms: cursor.i32()?,
