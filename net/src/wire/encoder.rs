@@ -214,7 +214,7 @@ impl Encoder {
         header: &RequestHeader<'_>,
         body: &R,
     ) -> Result<Chain, EncodeError> {
-        debug_assert_eq!(header.key, R::KEY, "the header names the body's API");
+        assert_eq!(header.key, R::KEY, "the header names the body's API");
         self.frame(&RequestFrame { header, body })
     }
 
