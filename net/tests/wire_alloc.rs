@@ -15,7 +15,7 @@ use millrace_engine::{
 };
 use millrace_net::wire::{
     ApiKey, Cursor, Decode, Encoder, ErrorCode, Grouped, Item, RequestHeader, Topic,
-    entrances::{ENTRANCES, Outcome},
+    entrances::{ENTRANCES, Entrance, Outcome},
     fetch::{FetchPartition, FetchRequest, FetchResponse, PartitionData},
     produce::{PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse},
 };
@@ -200,5 +200,43 @@ fn a_claimed_count_costs_nothing() {
                 }
             }
         }
+    }
+}
+
+/// A request of `version` whose body is `front` and then `element` as often as the cap allows.
+fn stuffed(key: ApiKey, version: i16, front: &[u8], element: &[u8], count: usize) -> Chain {
+    let mut frame = key.code().to_be_bytes().to_vec();
+    frame.extend(version.to_be_bytes());
+    frame.extend([0, 0, 0, 1, 0xff, 0xff, 0]);
+    frame.extend(front);
+    frame.extend(element.repeat(count));
+    frame.extend([0; 8]);
+    Chain::from(Slice::copy_of(&frame))
+}
+
+/// The smallest elements off the hot path, as many as make a vector half empty, in the longest
+/// request: empty strings in DescribeConfigs, topics in Metadata, assignments in CreatePartitions.
+#[test]
+fn the_worst_request_stays_within_the_stated_multiple() {
+    const COUNT: usize = (1 << 15) + 1;
+    let count = [0x82, 0x80, 0x02]; // COUNT in the compact form
+    let keys = [&[2, 1][..], &count, &[1; COUNT], &[0]].concat();
+    let assignments = [&[1, 0, 0, 0, 9][..], &count, &[1, 0].repeat(COUNT), &[0]].concat();
+    let frames = [
+        stuffed(ApiKey::DescribeConfigs, 4, &[32], &keys, 31),
+        stuffed(ApiKey::Metadata, 9, &count, &[1, 0], COUNT),
+        stuffed(ApiKey::CreatePartitions, 3, &[16], &assignments, 15),
+    ];
+    let mut encoder = Encoder::new(Pool::new(4 << 20));
+    for frame in frames {
+        let mut bytes = [0; 2];
+        frame.copy_to(0, &mut bytes);
+        let is_target = |one: &&Entrance| one.is_request && one.key.code().to_be_bytes() == bytes;
+        let entrance = ENTRANCES.iter().find(is_target).expect("listed");
+        let (outcome, counts) = counted(|| (entrance.pass)(&mut encoder, &frame, 0));
+        let length = i64::try_from(frame.len()).expect("a small frame");
+        println!("{:?}: {} times its length", entrance.key, counts.peak / length);
+        assert!(matches!(outcome, Outcome::Written(_)), "{:?} {outcome:?}", entrance.key);
+        assert!(counts.peak <= 76 * length, "{:?} {counts:?} of {length}", entrance.key);
     }
 }

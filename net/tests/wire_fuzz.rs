@@ -25,7 +25,7 @@ const MEMORY_BASE_BYTES: i64 = 8 << 10;
 
 /// What a frame off the hot path may cost per byte of its own: its smallest elements take one byte
 /// on the wire and a vector's slot in memory. The hot path has no such vectors.
-const MEMORY_FACTOR_TYPED: i64 = 64;
+const MEMORY_FACTOR_TYPED: i64 = 76;
 
 /// Splitmix64: small, seeded, good enough to pick mutations.
 struct Random(u64);

@@ -66,3 +66,6 @@ pub fn response_correlation_id(
     cursor.set_flexible(key.is_flexible(version));
     Ok(correlation_id)
 }
+
+#[cfg(test)]
+mod tests;
