@@ -3,8 +3,9 @@
 use millrace_engine::io::buf::{Chain, Pool, Slice};
 
 use super::{
-    API_TABLE, ApiKey, Encoder,
+    API_TABLE, ApiKey, Cursor, Decode, DecodeError, Encoder, Item, RequestHeader,
     entrances::{ENTRANCES, Entrance, Outcome},
+    produce::ProduceRequest,
 };
 
 /// One golden frame.
@@ -141,4 +142,54 @@ fn every_served_version_of_every_row_is_golden() {
             }
         }
     }
+}
+
+fn golden_of(key: ApiKey, version: i16, label_end: &str) -> Golden {
+    let mut golden = golden().into_iter();
+    golden
+        .find(|golden| {
+            golden.key == key && golden.version == version && golden.label.ends_with(label_end)
+        })
+        .expect("a fixture of that name")
+}
+
+#[test]
+fn bytes_behind_a_request_are_ignored_and_behind_a_response_refused() {
+    let mut encoder = Encoder::new(Pool::new(1 << 20));
+    for key in [ApiKey::Produce, ApiKey::Metadata] {
+        for version in [8, 9] {
+            let request = golden_of(key, version, &format!("request {version} filled"));
+            let outcome = pass(&mut encoder, &request, &chain_of(&[&request.bytes, b"more"]));
+            expect_same(&request, outcome, "with more behind it");
+            let response = golden_of(key, version, &format!("response {version} filled"));
+            let outcome = pass(&mut encoder, &response, &chain_of(&[&response.bytes, b"more"]));
+            assert!(matches!(outcome, Outcome::Refused(DecodeError::TrailingBytes(4))));
+        }
+    }
+}
+
+#[test]
+fn tagged_fields_that_nobody_knows_are_stepped_over() {
+    let mut encoder = Encoder::new(Pool::new(1 << 20));
+    for (key, version) in [(ApiKey::Produce, 9), (ApiKey::Fetch, 12), (ApiKey::ApiVersions, 4)] {
+        let golden = golden_of(key, version, "default");
+        let (end, front) = golden.bytes.split_last().expect("not empty");
+        assert_eq!(*end, 0, "a default request ends without tagged fields");
+        let outcome = pass(&mut encoder, &golden, &chain_of(&[front, &[1, 0x63, 2, 0xaa, 0xbb]]));
+        expect_same(&golden, outcome, "with a tag");
+    }
+}
+
+#[test]
+fn null_records_read_as_none() {
+    let golden = golden_of(ApiKey::Produce, 3, "request 3 null");
+    let (front, _) = golden.bytes.split_at(golden.bytes.len() - 16);
+    let frame = chain_of(&[front, &(-1_i32).to_be_bytes()]);
+    let mut cursor = Cursor::new(&frame);
+    let header = RequestHeader::read(&mut cursor).expect("well formed");
+    let request = ProduceRequest::read(cursor, header.version).expect("well formed");
+    let Some(Item::Partition(partition)) = request.topics.iter().nth(1) else {
+        panic!("one topic, one partition");
+    };
+    assert!(partition.records.is_empty());
 }

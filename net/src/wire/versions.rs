@@ -2,7 +2,8 @@
 //!
 //! Clients tell from this table which Kafka they speak to, so a row says what 4.2 says or is not
 //! there at all. Two rows lie, as Kafka's do: Produce is advertised from 0 but served from 3
-//! (KAFKA-18659: older librdkafka stops compressing otherwise), and ApiVersions answers any version.
+//! (KAFKA-18659: older librdkafka stops compressing otherwise), and ApiVersions answers any
+//! version.
 
 /// One API of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
