@@ -1,1 +1,5 @@
-//! placeholder
+//! The conversation of Millrace: the wire codec, connections, handlers and the native client.
+//!
+//! Knows nothing of files, flushes or segments.
+
+pub mod wire;
