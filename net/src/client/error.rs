@@ -36,6 +36,10 @@ impl ClientError {
         Self { kind, code: 0, message: message.into().into() }
     }
 
+    pub(super) fn coded(kind: Kind, code: i16, message: String) -> Self {
+        Self { kind, code, message: message.into() }
+    }
+
     /// A bad argument or setting.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
@@ -66,6 +70,12 @@ impl ClientError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Kafka's error code in the broker's answer; 0 when it was not an answer that failed.
+    #[must_use]
+    pub fn code(&self) -> i16 {
+        self.code
     }
 }
 

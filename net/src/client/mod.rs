@@ -7,7 +7,12 @@
 //! threads around it move bytes. Failure behaviour: retried as Kafka's client does until
 //! `delivery.timeout.ms` or `default.api.timeout.ms`, then an error of one line.
 
+pub mod cluster;
+pub mod codes;
 pub mod config;
 pub mod error;
+pub mod link;
+pub mod links;
 pub mod murmur2;
 pub mod partitioner;
+pub mod protocol;
