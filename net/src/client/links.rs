@@ -103,21 +103,39 @@ impl Links {
         request: &R,
         deadline: Instant,
     ) -> Result<R::Response> {
-        if self.cluster.brokers.is_empty() {
-            self.refresh(Some(&[]), false, deadline)?;
-        }
-        let controller = self.cluster.controller_id;
-        let known = self.cluster.brokers.contains_key(&controller);
-        let first = self.cluster.brokers.keys().next().copied();
-        let node_id = if known { Some(controller) } else { first };
-        let result = match node_id {
-            Some(node_id) => self.call_node(node_id, request, deadline),
-            None => Err(ClientError::new(Kind::Unreachable, "the cluster names no broker")),
-        };
+        let node_id = self.any_node(deadline)?;
+        let result = self.call_node(node_id, request, deadline);
         if result.is_err() {
             self.cluster.brokers.clear();
         }
         result
+    }
+
+    /// Node id of the broker to ask what any can answer.
+    ///
+    /// # Errors
+    /// When none is known and none of the bootstrap servers answers.
+    fn any_node(&mut self, deadline: Instant) -> Result<i32> {
+        if self.cluster.brokers.is_empty() {
+            self.refresh(Some(&[]), false, deadline)?;
+        }
+        let controller = self.cluster.controller_id;
+        if self.cluster.brokers.contains_key(&controller) {
+            return Ok(controller);
+        }
+        self.cluster.brokers.keys().next().copied().ok_or_else(|| {
+            ClientError::new(Kind::Unreachable, "the cluster names no broker; is it starting?")
+        })
+    }
+
+    /// The version in which [`Links::call_any`] would say `R`, for a request whose fields depend
+    /// on it.
+    ///
+    /// # Errors
+    /// When no broker is reached, or there is no common version.
+    pub fn version_at_any<R: RequestResponsePair>(&mut self, deadline: Instant) -> Result<i16> {
+        let node_id = self.any_node(deadline)?;
+        Ok(self.link(node_id)?.versions().pick::<R>(i16::MAX)?.value())
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or `deadline` passes.

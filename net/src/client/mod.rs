@@ -7,6 +7,7 @@
 //! threads around it move bytes. Failure behaviour: retried as Kafka's client does until
 //! `delivery.timeout.ms` or `default.api.timeout.ms`, then an error of one line.
 
+pub mod admin;
 pub mod cluster;
 pub mod codes;
 pub mod config;
