@@ -1,0 +1,24 @@
+//! `--config name=value` as Kafka's scripts take it.
+
+use crate::failure::{Failure, Outcome};
+
+/// Splits `name=value`; a value may be empty and may hold `=`.
+pub fn parse(setting: &str) -> Outcome<(String, String)> {
+    match setting.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Failure::line(format!("--config {setting}: give name=value"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_be_empty_or_hold_an_equals_sign() {
+        assert_eq!(parse("a=").expect("empty"), ("a".to_owned(), String::new()));
+        assert_eq!(parse("a=b=c").expect("two"), ("a".to_owned(), "b=c".to_owned()));
+        assert!(parse("a").is_err());
+        assert!(parse("=b").is_err());
+    }
+}
