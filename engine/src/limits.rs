@@ -38,6 +38,14 @@ pub const RING_COMPLETIONS: u32 = 4096;
 /// Batches remembered per producer id and partition (KIP-98's five requests in flight).
 pub const PRODUCER_BATCHES_KEPT: usize = 5;
 
+/// Most bytes that the records of one batch may take once decompressed. Kafka has no such bound,
+/// so a few KiB of zstd can cost it gigabytes; clients fill batches by uncompressed size, about
+/// `batch.size` or one record of at most `max.request.size` (1 MiB), far below.
+pub const DECOMPRESSED_BATCH_CAP_BYTES: usize = 64 << 20;
+
+/// Faulty records named in the answer to one batch; the rest only count.
+pub const RECORD_ERRORS_MAX: usize = 1024;
+
 /// Shards of one process.
 pub const SHARDS_MAX: usize = 256;
 
