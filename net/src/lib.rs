@@ -1,3 +1,6 @@
-//! The conversation of Millrace: wire codec, connections, handlers, and the native client.
+//! The conversation of Millrace: the wire codec, connections, handlers and the native client.
+//!
+//! Knows nothing of files, flushes or segments.
 
 pub mod client;
+pub mod wire;

@@ -4,10 +4,19 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use kafka_wire::{MetadataResponse, metadata_response};
 use millrace_engine::types::TopicId;
 
-use super::{codes, error::ClientError};
+use super::error::ClientError;
+use crate::wire::{
+    ErrorCode,
+    typed::{
+        self,
+        metadata::{
+            MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+            MetadataResponseTopic,
+        },
+    },
+};
 
 /// One broker as it advertises itself to the listener we came through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +69,7 @@ pub struct TopicInfo {
     /// Whether the broker keeps it for itself.
     pub internal: bool,
     /// Kafka's code when the broker cannot describe it.
-    pub error_code: i16,
+    pub error_code: ErrorCode,
     /// Partitions by index, ascending.
     pub partitions: Vec<PartitionInfo>,
 }
@@ -76,7 +85,7 @@ impl TopicInfo {
     /// The broker's refusal to describe this topic, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
-        (self.error_code != codes::NONE).then(|| {
+        (!self.error_code.is_none()).then(|| {
             ClientError::refused(self.error_code, None).during(&format!("topic {}", self.name))
         })
     }
@@ -161,7 +170,7 @@ fn keep_newest(known: &TopicInfo, topic: &mut TopicInfo) {
     }
 }
 
-fn broker(answer: &metadata_response::MetadataResponseBroker) -> Broker {
+fn broker(answer: &MetadataResponseBroker) -> Broker {
     Broker {
         node_id: answer.node_id,
         host: answer.host.as_str().to_owned(),
@@ -170,19 +179,19 @@ fn broker(answer: &metadata_response::MetadataResponseBroker) -> Broker {
     }
 }
 
-fn topic(answer: metadata_response::MetadataResponseTopic) -> TopicInfo {
+fn topic(answer: MetadataResponseTopic) -> TopicInfo {
     let mut partitions: Vec<_> = answer.partitions.into_iter().map(partition).collect();
     partitions.sort_by_key(|info| info.partition);
     TopicInfo {
         name: answer.name.map(|name| name.into_string()).unwrap_or_default(),
-        topic_id: TopicId(answer.topic_id.to_bytes()),
+        topic_id: typed::topic_id(answer.topic_id),
         internal: answer.is_internal,
-        error_code: answer.error_code,
+        error_code: ErrorCode::from_i16(answer.error_code),
         partitions,
     }
 }
 
-fn partition(answer: metadata_response::MetadataResponsePartition) -> PartitionInfo {
+fn partition(answer: MetadataResponsePartition) -> PartitionInfo {
     PartitionInfo {
         partition: answer.partition_index,
         leader: answer.leader_id,
@@ -211,7 +220,7 @@ mod tests {
             name: "t".to_owned(),
             topic_id: TopicId([1; 16]),
             internal: false,
-            error_code: 0,
+            error_code: ErrorCode::None,
             partitions: vec![partition],
         };
         let mut cluster = Cluster::unknown(now);

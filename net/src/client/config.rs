@@ -3,6 +3,8 @@
 //! Owns names, defaults, parsing and the relations between settings. A setting that is unknown,
 //! ill-typed or contradicts another is one line of error before anything is sent.
 
+use millrace_engine::batch::Codec;
+
 use super::{
     error::{ClientError, Result},
     partitioner::Strategy,
@@ -100,41 +102,6 @@ impl Acks {
     }
 }
 
-/// Kafka's `compression.type` of a producer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompressionType {
-    /// `none`.
-    #[default]
-    None,
-    /// `gzip`.
-    Gzip,
-    /// `snappy`.
-    Snappy,
-    /// `lz4`.
-    Lz4,
-    /// `zstd`.
-    Zstd,
-}
-
-impl CompressionType {
-    /// Reads a codec name.
-    ///
-    /// # Errors
-    /// `Invalid` for anything else.
-    pub fn parse(value: &str) -> Result<Self> {
-        match value {
-            "none" => Ok(Self::None),
-            "gzip" => Ok(Self::Gzip),
-            "snappy" => Ok(Self::Snappy),
-            "lz4" => Ok(Self::Lz4),
-            "zstd" => Ok(Self::Zstd),
-            _ => Err(ClientError::invalid(format!(
-                "compression.type={value}: give none, gzip, snappy, lz4 or zstd"
-            ))),
-        }
-    }
-}
-
 /// Settings of a producer.
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
@@ -160,7 +127,7 @@ pub struct ProducerConfig {
     /// unless another setting rules it out, as in Kafka.
     pub enable_idempotence: Option<bool>,
     /// `compression.type`.
-    pub compression_type: CompressionType,
+    pub compression_type: Codec,
     /// `partitioner.class`.
     pub partitioner: Strategy,
     /// `max.request.size`: the largest record and request, in bytes.
@@ -185,7 +152,7 @@ impl ProducerConfig {
             delivery_timeout_ms: 120_000,
             max_in_flight: 5,
             enable_idempotence: None,
-            compression_type: CompressionType::None,
+            compression_type: Codec::None,
             partitioner: Strategy::Sticky,
             max_request_size: 1 << 20,
         }
@@ -208,7 +175,7 @@ impl ProducerConfig {
                 self.max_in_flight = number(name, value)?;
             }
             "enable.idempotence" => self.enable_idempotence = Some(boolean(name, value)?),
-            "compression.type" => self.compression_type = CompressionType::parse(value)?,
+            "compression.type" => self.compression_type = codec(value)?,
             "partitioner.class" => self.partitioner = strategy(value)?,
             "max.request.size" => self.max_request_size = number(name, value)?,
             _ => return known(self.client.set(name, value)?, name),
@@ -377,6 +344,13 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
 
 fn boolean(name: &str, value: &str) -> Result<bool> {
     value.parse().map_err(|_| ClientError::invalid(format!("{name}={value}: give true or false")))
+}
+
+fn codec(value: &str) -> Result<Codec> {
+    Codec::from_name(value).ok_or_else(|| {
+        let message = format!("compression.type={value}: give none, gzip, snappy, lz4 or zstd");
+        ClientError::invalid(message)
+    })
 }
 
 fn strategy(value: &str) -> Result<Strategy> {

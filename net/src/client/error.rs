@@ -2,6 +2,8 @@
 
 use std::{fmt, io, sync::Arc};
 
+use crate::wire::ErrorCode;
+
 /// What the caller can do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -23,7 +25,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientError {
     kind: Kind,
-    code: i16,
+    code: ErrorCode,
     message: Arc<str>,
 }
 
@@ -33,10 +35,10 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 impl ClientError {
     /// An error of `kind` with one line of text.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, code: 0, message: message.into().into() }
+        Self { kind, code: ErrorCode::None, message: message.into().into() }
     }
 
-    pub(super) fn coded(kind: Kind, code: i16, message: String) -> Self {
+    pub(super) fn coded(kind: Kind, code: ErrorCode, message: String) -> Self {
         Self { kind, code, message: message.into() }
     }
 
@@ -72,9 +74,9 @@ impl ClientError {
         self.kind
     }
 
-    /// Kafka's error code in the broker's answer; 0 when it was not an answer that failed.
+    /// Kafka's error code in the broker's answer; `None` when it was not an answer that failed.
     #[must_use]
-    pub fn code(&self) -> i16 {
+    pub fn code(&self) -> ErrorCode {
         self.code
     }
 }

@@ -4,26 +4,32 @@
 //! nor which broker leads what. Any error leaves the link unusable: drop it and open another.
 
 use std::{
-    io::{self, Read, Write},
+    borrow::Cow,
+    io::{self, IoSlice, Read, Write},
     net::{Shutdown, TcpStream, ToSocketAddrs},
     time::{Duration, Instant},
 };
 
-use kafka_wire::{ApiVersionsRequest, KafkaRequest, RequestResponsePair};
-use kafka_wire_core::{ApiVersion, Bytes, BytesMut, StrBytes};
-use millrace_engine::limits::FRAME_CAP_BYTES;
+use millrace_engine::{
+    io::buf::{Chain, Pool, TailBuf},
+    limits::{FRAME_CAP_BYTES, READ_CHUNK_BYTES},
+};
 
 use super::{
     config::ClientConfig,
     error::{ClientError, Kind, Result},
     protocol::{self, Versions},
 };
+use crate::wire::{
+    DecodeError, Encoder, ErrorCode, Request, RequestHeader, api_versions::ApiVersionsRequest,
+    frame::response_length,
+};
 
-/// First allocation for an answer; it grows only with bytes that arrived.
-const FIRST_READ_BYTES: usize = 64 << 10;
+/// Memory for the headers of requests that are being sent, in bytes; payload is not copied there.
+const HEADER_BUDGET_BYTES: usize = 8 << 20;
 
-/// Kafka's code for a request version that the broker does not know.
-const UNSUPPORTED_VERSION: i16 = 35;
+/// Pieces of a frame handed to one write.
+const SLICES_PER_WRITE: usize = 64;
 
 /// A connection after its ApiVersions exchange.
 #[derive(Debug)]
@@ -38,10 +44,10 @@ pub struct Link {
 pub struct Writer {
     stream: TcpStream,
     address: String,
-    client_id: StrBytes,
+    client_id: String,
     next_correlation_id: i32,
     versions: Versions,
-    buffer: BytesMut,
+    encoder: Encoder,
 }
 
 /// The receiving half of a [`Link`].
@@ -49,6 +55,7 @@ pub struct Writer {
 pub struct Reader {
     stream: TcpStream,
     address: String,
+    scratch: Vec<u8>,
 }
 
 impl Link {
@@ -63,12 +70,12 @@ impl Link {
             writer: Writer {
                 stream,
                 address: address.to_owned(),
-                client_id: StrBytes::from(config.client_id.as_str()),
+                client_id: config.client_id.clone(),
                 next_correlation_id: 0,
                 versions: Versions::default(),
-                buffer: BytesMut::new(),
+                encoder: Encoder::new(Pool::new(HEADER_BUDGET_BYTES)),
             },
-            reader: Reader { stream: other, address: address.to_owned() },
+            reader: Reader { stream: other, address: address.to_owned(), scratch: Vec::new() },
             request_timeout: Duration::from_millis(config.request_timeout_ms),
         };
         link.greet()?;
@@ -78,23 +85,22 @@ impl Link {
     fn greet(&mut self) -> Result<()> {
         // Version 3 is the newest that every broker since 2.4 takes; an older one answers a v0
         // body with UNSUPPORTED_VERSION.
-        let mut response = None;
         for version in [3, 0] {
-            let version = ApiVersion::new(version);
             let id = self.writer.send_version(&protocol::greeting(), version)?;
             let frame = self.receive(id, Instant::now() + self.request_timeout)?;
-            if version.value() == 3 && frame.get(4..6) == Some(&UNSUPPORTED_VERSION.to_be_bytes()) {
+            let mut code = [0; 2];
+            if frame.len() >= 6 {
+                frame.copy_to(4, &mut code);
+            }
+            if version == 3 && code == ErrorCode::UnsupportedVersion.code().to_be_bytes() {
                 continue;
             }
-            response = Some(protocol::decode::<ApiVersionsRequest>(frame, version)?);
-            break;
+            let (_, response) = self.writer.read::<ApiVersionsRequest<'_>>(&frame, version)?;
+            self.writer.versions = Versions::of(&response);
+            return Ok(());
         }
-        let address = &self.writer.address;
-        let response = response.ok_or_else(|| {
-            ClientError::new(Kind::Protocol, format!("{address} does not answer as Kafka does"))
-        })?;
-        self.writer.versions = Versions::of(&response);
-        Ok(())
+        let message = format!("{} does not answer as Kafka does", self.writer.address);
+        Err(ClientError::new(Kind::Protocol, message))
     }
 
     /// Sends `request` in the highest common version and waits for its answer for at most
@@ -102,19 +108,32 @@ impl Link {
     ///
     /// # Errors
     /// Whatever ended the exchange; the link is then unusable.
-    pub fn call<R: RequestResponsePair>(
-        &mut self,
-        request: &R,
-        deadline: Instant,
-    ) -> Result<R::Response> {
-        let (id, version) = self.writer.send(request, i16::MAX)?;
-        let frame = self.receive(id, deadline.min(Instant::now() + self.request_timeout))?;
-        protocol::decode::<R>(frame, version)
+    pub fn call<R, A>(&mut self, request: &R, deadline: Instant) -> Result<A>
+    where
+        R: for<'r> Request<Response<'r> = A>,
+    {
+        let (frame, version) = self.exchange(request, i16::MAX, deadline)?;
+        self.writer.read::<R>(&frame, version).map(|(_, answer)| answer)
     }
 
-    fn receive(&mut self, id: i32, deadline: Instant) -> Result<Bytes> {
+    /// As [`Link::call`] in a version of at most `cap`; the answer's frame, to be read in place.
+    ///
+    /// # Errors
+    /// As [`Link::call`].
+    pub fn exchange<R: Request>(
+        &mut self,
+        request: &R,
+        cap: i16,
+        deadline: Instant,
+    ) -> Result<(Chain, i16)> {
+        let (id, version) = self.writer.send(request, cap)?;
+        let frame = self.receive(id, deadline.min(Instant::now() + self.request_timeout))?;
+        Ok((frame, version))
+    }
+
+    fn receive(&mut self, id: i32, deadline: Instant) -> Result<Chain> {
         let frame = self.reader.receive(Some(deadline))?;
-        if protocol::correlation_id(&frame)? == id {
+        if correlation_id(&frame) == id {
             return Ok(frame);
         }
         let address = &self.reader.address;
@@ -140,20 +159,39 @@ impl Writer {
     ///
     /// # Errors
     /// `Protocol` without a common version, else the socket's.
-    pub fn send<R: KafkaRequest>(&mut self, request: &R, cap: i16) -> Result<(i32, ApiVersion)> {
-        let version = self.versions.pick::<R>(cap)?;
+    pub fn send<R: Request>(&mut self, request: &R, cap: i16) -> Result<(i32, i16)> {
+        let version = self.versions.pick(R::KEY, cap)?;
         Ok((self.send_version(request, version)?, version))
     }
 
-    fn send_version<R: KafkaRequest>(&mut self, request: &R, version: ApiVersion) -> Result<i32> {
+    fn send_version<R: Request>(&mut self, request: &R, version: i16) -> Result<i32> {
         let id = self.next_correlation_id;
         self.next_correlation_id = id.wrapping_add(1) & i32::MAX;
-        self.buffer.clear();
-        protocol::encode(&mut self.buffer, id, &self.client_id, request, version)?;
-        self.stream
-            .write_all(&self.buffer)
+        let header = RequestHeader {
+            key: R::KEY,
+            version,
+            correlation_id: id,
+            client_id: Some(Cow::Borrowed(&self.client_id)),
+        };
+        let frame = self
+            .encoder
+            .request(&header, request)
+            .map_err(|error| ClientError::invalid(format!("{:?}: {error}", R::KEY)))?;
+        write_chain(&mut self.stream, &frame)
             .map_err(|error| ClientError::from_io(&self.address, &error))?;
         Ok(id)
+    }
+
+    /// The answer to a request `R` of `version` in `frame`, with its correlation id.
+    ///
+    /// # Errors
+    /// `Protocol` when the bytes are not such an answer.
+    pub fn read<'f, R: Request>(
+        &self,
+        frame: &'f Chain,
+        version: i16,
+    ) -> Result<(i32, R::Response<'f>)> {
+        R::read_response(frame, version).map_err(|error| nonsense(&self.address, &error))
     }
 
     /// The versions this broker offers.
@@ -175,25 +213,29 @@ impl Reader {
     /// # Errors
     /// `TimedOut` at the deadline (bytes may be half read: drop the link), `Unreachable` at the end
     /// of the stream, `Protocol` for an impossible length.
-    pub fn receive(&mut self, deadline: Option<Instant>) -> Result<Bytes> {
-        let failed = |error: io::Error| ClientError::from_io(&self.address, &error);
-        self.arm(deadline).map_err(failed)?;
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length).map_err(failed)?;
-        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > FRAME_CAP_BYTES {
-            return Err(ClientError::new(
-                Kind::Protocol,
-                format!("{} does not speak Kafka's protocol; check the port", self.address),
-            ));
+    pub fn receive(&mut self, deadline: Option<Instant>) -> Result<Chain> {
+        self.arm(deadline).map_err(|error| ClientError::from_io(&self.address, &error))?;
+        let mut prefix = [0; 4];
+        self.fill(&mut prefix)?;
+        let length = response_length(prefix, FRAME_CAP_BYTES)
+            .map_err(|error| nonsense(&self.address, &error))?;
+        let mut frame = Chain::new();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while frame.len() < length {
+            // Grows with bytes that arrived, whatever length the peer claims.
+            let piece = (length - frame.len()).min(READ_CHUNK_BYTES);
+            scratch.resize(scratch.len().max(piece), 0);
+            self.fill(&mut scratch[..piece])?;
+            let mut buffer = TailBuf::unpooled(piece);
+            buffer.append(&scratch[..piece]);
+            frame.push(buffer.freeze());
         }
-        let mut frame = Vec::with_capacity(length.min(FIRST_READ_BYTES));
-        let limit = u64::try_from(length).unwrap_or(u64::MAX);
-        let read = (&mut self.stream).take(limit).read_to_end(&mut frame).map_err(failed)?;
-        if read < length {
-            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
-        }
-        Ok(Bytes::from(frame))
+        self.scratch = scratch;
+        Ok(frame)
+    }
+
+    fn fill(&mut self, target: &mut [u8]) -> Result<()> {
+        self.stream.read_exact(target).map_err(|error| ClientError::from_io(&self.address, &error))
     }
 
     fn arm(&self, deadline: Option<Instant>) -> io::Result<()> {
@@ -203,6 +245,35 @@ impl Reader {
         }
         self.stream.set_read_timeout(left)
     }
+}
+
+/// The correlation id at the front of a response frame, which has at least four bytes.
+#[must_use]
+pub fn correlation_id(frame: &Chain) -> i32 {
+    let mut id = [0; 4];
+    frame.copy_to(0, &mut id);
+    i32::from_be_bytes(id)
+}
+
+fn nonsense(address: &str, error: &DecodeError) -> ClientError {
+    let message = format!("{address} does not speak Kafka's protocol ({error}); check the port");
+    ClientError::new(Kind::Protocol, message)
+}
+
+fn write_chain(stream: &mut TcpStream, frame: &Chain) -> io::Result<()> {
+    for slices in frame.slices().chunks(SLICES_PER_WRITE) {
+        let mut pieces: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let mut left = &mut pieces[..];
+        while !left.is_empty() {
+            match stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn connect(address: &str, timeout: Duration) -> Result<TcpStream> {

@@ -9,15 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kafka_wire::{MetadataRequest, RequestResponsePair, metadata_request::MetadataRequestTopic};
-use kafka_wire_core::StrBytes;
-
 use super::{
     cluster::Cluster,
-    codes,
     config::ClientConfig,
     error::{ClientError, Kind, Result},
     link::Link,
+};
+use crate::wire::{
+    ErrorCode, Request,
+    typed::{
+        StrBytes,
+        metadata::{MetadataRequest, MetadataRequestTopic},
+    },
 };
 
 /// Kafka's `retry.backoff.max.ms`.
@@ -81,12 +84,10 @@ impl Links {
     ///
     /// # Errors
     /// Those of [`Link::open`] and [`Link::call`]; `Unreachable` for a node nobody knows.
-    pub fn call_node<R: RequestResponsePair>(
-        &mut self,
-        node_id: i32,
-        request: &R,
-        deadline: Instant,
-    ) -> Result<R::Response> {
+    pub fn call_node<R, A>(&mut self, node_id: i32, request: &R, deadline: Instant) -> Result<A>
+    where
+        R: for<'r> Request<Response<'r> = A>,
+    {
         let result = self.link(node_id)?.call(request, deadline);
         if result.is_err() {
             self.open.remove(&node_id);
@@ -98,11 +99,10 @@ impl Links {
     ///
     /// # Errors
     /// As [`Links::call_node`].
-    pub fn call_any<R: RequestResponsePair>(
-        &mut self,
-        request: &R,
-        deadline: Instant,
-    ) -> Result<R::Response> {
+    pub fn call_any<R, A>(&mut self, request: &R, deadline: Instant) -> Result<A>
+    where
+        R: for<'r> Request<Response<'r> = A>,
+    {
         let node_id = self.any_node(deadline)?;
         let result = self.call_node(node_id, request, deadline);
         if result.is_err() {
@@ -133,9 +133,9 @@ impl Links {
     ///
     /// # Errors
     /// When no broker is reached, or there is no common version.
-    pub fn version_at_any<R: RequestResponsePair>(&mut self, deadline: Instant) -> Result<i16> {
+    pub fn version_at_any<R: Request>(&mut self, deadline: Instant) -> Result<i16> {
         let node_id = self.any_node(deadline)?;
-        Ok(self.link(node_id)?.versions().pick::<R>(i16::MAX)?.value())
+        self.link(node_id)?.versions().pick(R::KEY, i16::MAX)
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or `deadline` passes.
@@ -174,8 +174,9 @@ impl Links {
     ) -> Result<()> {
         let request = metadata_request(topics, create);
         let response = self.first_answer(&request, deadline)?;
-        if response.error_code != codes::NONE {
-            return Err(ClientError::refused(response.error_code, None).during("metadata"));
+        let code = ErrorCode::from_i16(response.error_code);
+        if !code.is_none() {
+            return Err(ClientError::refused(code, None).during("metadata"));
         }
         self.cluster.merge(Cluster::of(response, Instant::now()));
         let brokers = &self.cluster.brokers;
@@ -184,11 +185,10 @@ impl Links {
     }
 
     /// The answer of whichever broker answers first in turn: open links, known ones, bootstrap.
-    fn first_answer<R: RequestResponsePair>(
-        &mut self,
-        request: &R,
-        deadline: Instant,
-    ) -> Result<R::Response> {
+    fn first_answer<R, A>(&mut self, request: &R, deadline: Instant) -> Result<A>
+    where
+        R: for<'r> Request<Response<'r> = A>,
+    {
         let mut last = None;
         let mut known: Vec<i32> = self.open.keys().copied().collect();
         known.extend(self.cluster.brokers.keys().filter(|node| !self.open.contains_key(node)));

@@ -1,16 +1,16 @@
 //! `millrace topics alter`.
 
 use clap::Args;
-use millrace_net::client::admin::{AlterOp, Resource};
+use millrace_net::{
+    client::admin::{AlterOp, Resource},
+    wire::ErrorCode,
+};
 
 use super::settings;
 use crate::{
     bootstrap::Bootstrap,
     failure::{Failure, Outcome},
 };
-
-/// Kafka's code of a topic that does not exist.
-const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 
 /// Add partitions, or change settings
 #[derive(Debug, Args)]
@@ -51,7 +51,9 @@ impl Alter {
             result = admin.alter_configs(&Resource::Topic(self.topic.clone()), &changes);
         }
         match result {
-            Err(error) if self.if_exists && error.code() == UNKNOWN_TOPIC_OR_PARTITION => Ok(()),
+            Err(error) if self.if_exists && error.code() == ErrorCode::UnknownTopicOrPartition => {
+                Ok(())
+            }
             Err(error) => Err(error.during(&format!("topic {}", self.topic)).into()),
             Ok(()) => Ok(()),
         }

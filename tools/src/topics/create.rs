@@ -1,7 +1,7 @@
 //! `millrace topics create`.
 
 use clap::Args;
-use millrace_net::client::admin::NewTopic;
+use millrace_net::{client::admin::NewTopic, wire::ErrorCode};
 
 use super::settings;
 use crate::{
@@ -9,9 +9,6 @@ use crate::{
     failure::{Failure, Outcome},
     output::Output,
 };
-
-/// Kafka's code of a topic that exists already.
-const TOPIC_ALREADY_EXISTS: i16 = 36;
 
 /// Create a topic
 #[derive(Debug, Args)]
@@ -46,7 +43,7 @@ impl Create {
         let topic = self.topic()?;
         let mut admin = self.bootstrap.admin()?;
         match admin.create_topic(&topic, self.validate_only) {
-            Err(error) if self.if_not_exists && error.code() == TOPIC_ALREADY_EXISTS => {
+            Err(error) if self.if_not_exists && error.code() == ErrorCode::TopicAlreadyExists => {
                 return Ok(());
             }
             result => result.map_err(|error| error.during(&format!("topic {}", self.topic)))?,

@@ -1,14 +1,12 @@
 //! `millrace topics delete`.
 
 use clap::Args;
+use millrace_net::wire::ErrorCode;
 
 use crate::{
     bootstrap::Bootstrap,
     failure::{Failure, Outcome},
 };
-
-/// Kafka's code of a topic that does not exist.
-const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 
 /// Delete topics and all their records
 #[derive(Debug, Args)]
@@ -30,7 +28,8 @@ impl Delete {
         let mut failed = None;
         for (name, result) in names.iter().zip(admin.delete_topics(&names)?) {
             match result {
-                Err(error) if self.if_exists && error.code() == UNKNOWN_TOPIC_OR_PARTITION => {}
+                Err(error)
+                    if self.if_exists && error.code() == ErrorCode::UnknownTopicOrPartition => {}
                 Err(error) => failed = Some(error.during(&format!("topic {name}"))),
                 Ok(()) => {}
             }

@@ -137,6 +137,7 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use millrace_engine::types::TopicId;
+    use millrace_net::wire::ErrorCode;
 
     use super::*;
 
@@ -165,7 +166,7 @@ mod tests {
             name: "t".to_owned(),
             topic_id: TopicId([0; 16]),
             internal: false,
-            error_code: 0,
+            error_code: ErrorCode::None,
             partitions: vec![partition],
         };
         assert_eq!(

@@ -1,15 +1,19 @@
 //! Reading and changing settings of topics and brokers.
 
-use kafka_wire::{
-    DescribeConfigsRequest, IncrementalAlterConfigsRequest,
-    describe_configs_request::DescribeConfigsResource,
-    describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsSynonym},
-    incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
-};
-use kafka_wire_core::StrBytes;
-
 use super::{Admin, missing, settled};
-use crate::client::{error::Result, links::Links};
+use crate::{
+    client::{error::Result, links::Links},
+    wire::typed::{
+        StrBytes,
+        describe_configs::{
+            DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+            DescribeConfigsSynonym,
+        },
+        incremental_alter_configs::{
+            AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+        },
+    },
+};
 
 /// What a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]

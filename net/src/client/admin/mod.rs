@@ -10,15 +10,13 @@ mod topics;
 
 use std::time::Instant;
 
-use kafka_wire::DescribeClusterRequest;
-
 use super::{
     cluster::{Broker, Cluster},
-    codes,
     config::ClientConfig,
     error::{ClientError, Result},
     links::Links,
 };
+use crate::wire::{ErrorCode, typed::describe_cluster::DescribeClusterRequest};
 
 pub use configs::{AlterOp, ConfigEntry, ConfigSource, ConfigSynonym, Resource};
 pub use records::{ListedOffset, OffsetSpec};
@@ -110,14 +108,17 @@ impl Admin {
 
 /// `Ok` for code 0, else the broker's refusal.
 fn checked(code: i16, message: Option<&str>) -> Result<()> {
-    if code == codes::NONE { Ok(()) } else { Err(ClientError::refused(code, message)) }
+    let code = ErrorCode::from_i16(code);
+    if code.is_none() { Ok(()) } else { Err(ClientError::refused(code, message)) }
 }
 
 /// The result for one topic, as an admin wants it: what passes by itself fails the call, so that it
 /// is tried again, but "unknown topic" is final, unlike for one who waits for it to appear.
 fn settled(code: i16, message: Option<&str>) -> Result<Result<()>> {
     match checked(code, message) {
-        Err(error) if error.is_retriable() && code != codes::UNKNOWN_TOPIC_OR_PARTITION => {
+        Err(error)
+            if error.is_retriable() && error.code() != ErrorCode::UnknownTopicOrPartition =>
+        {
             Err(error)
         }
         result => Ok(result),

@@ -2,19 +2,19 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use kafka_wire::{
-    DeleteRecordsRequest, ListOffsetsRequest,
-    delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
-    list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-};
-use kafka_wire_core::StrBytes;
-
 use super::{Admin, checked, missing};
-use crate::client::{
-    cluster::PartitionInfo,
-    config::IsolationLevel,
-    error::{ClientError, Kind, Result},
-    links::Links,
+use crate::{
+    client::{
+        cluster::PartitionInfo,
+        config::IsolationLevel,
+        error::{ClientError, Kind, Result},
+        links::Links,
+    },
+    wire::typed::{
+        StrBytes,
+        delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
+        list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic},
+    },
 };
 
 /// Which offset of a partition is asked for.

@@ -1,16 +1,19 @@
 //! Making, widening and deleting topics.
 
-use kafka_wire::{
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
-    create_partitions_request::CreatePartitionsTopic,
-    create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
-    delete_topics_request::DeleteTopicState,
-};
-use kafka_wire_core::StrBytes;
 use millrace_engine::types::TopicId;
 
 use super::{Admin, checked, missing, settled};
-use crate::client::error::Result;
+use crate::{
+    client::error::Result,
+    wire::typed::{
+        self, StrBytes,
+        create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic},
+        create_topics::{
+            CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+        },
+        delete_topics::{DeleteTopicState, DeleteTopicsRequest},
+    },
+};
 
 /// A topic to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl Admin {
             let result = response.topics.first().ok_or_else(|| missing("the topic"))?;
             checked(result.error_code, result.error_message.as_deref())?;
             Ok(TopicCreated {
-                topic_id: TopicId(result.topic_id.to_bytes()),
+                topic_id: typed::topic_id(result.topic_id),
                 partitions: result.num_partitions,
                 replication_factor: result.replication_factor,
             })
