@@ -131,7 +131,35 @@ impl Link {
         Ok((frame, version))
     }
 
-    fn receive(&mut self, id: i32, deadline: Instant) -> Result<Chain> {
+    /// Sends `request` and does not wait; see [`Writer::send`].
+    ///
+    /// # Errors
+    /// As [`Writer::send`].
+    pub fn send<R: Request>(&mut self, request: &R, cap: i16) -> Result<(i32, i16)> {
+        self.writer.send(request, cap)
+    }
+
+    /// Whether an answer begins to arrive before `deadline`.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn wait_readable(&mut self, deadline: Instant) -> Result<bool> {
+        self.reader.wait_readable(deadline)
+    }
+
+    /// The body of an answer in `frame`, read in place.
+    ///
+    /// # Errors
+    /// `Protocol` when the bytes are not such an answer.
+    pub fn read<'f, R: Request>(&self, frame: &'f Chain, version: i16) -> Result<R::Response<'f>> {
+        self.writer.read::<R>(frame, version).map(|(_, answer)| answer)
+    }
+
+    /// Waits for the answer to the request `id`, the oldest not answered.
+    ///
+    /// # Errors
+    /// As [`Reader::receive`], and `Protocol` for an answer to another request.
+    pub fn receive(&mut self, id: i32, deadline: Instant) -> Result<Chain> {
         let frame = self.reader.receive(Some(deadline))?;
         if correlation_id(&frame) == id {
             return Ok(frame);
@@ -236,6 +264,31 @@ impl Reader {
 
     fn fill(&mut self, target: &mut [u8]) -> Result<()> {
         self.stream.read_exact(target).map_err(|error| ClientError::from_io(&self.address, &error))
+    }
+
+    /// Whether bytes arrive before `deadline`; consumes none.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn wait_readable(&mut self, deadline: Instant) -> Result<bool> {
+        let failed = |error: io::Error| ClientError::from_io(&self.address, &error);
+        if let Err(error) = self.arm(Some(deadline)) {
+            return if error.kind() == io::ErrorKind::TimedOut {
+                Ok(false)
+            } else {
+                Err(failed(error))
+            };
+        }
+        match self.stream.peek(&mut [0]) {
+            Ok(0) => Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Ok(false),
+                _ => Err(failed(error)),
+            },
+        }
     }
 
     fn arm(&self, deadline: Option<Instant>) -> io::Result<()> {

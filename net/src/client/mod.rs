@@ -11,6 +11,7 @@ pub mod admin;
 pub mod cluster;
 pub mod codes;
 pub mod config;
+pub mod consumer;
 pub mod error;
 pub mod link;
 pub mod links;

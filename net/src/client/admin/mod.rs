@@ -19,6 +19,7 @@ use super::{
 use crate::wire::{ErrorCode, typed::describe_cluster::DescribeClusterRequest};
 
 pub use configs::{AlterOp, ConfigEntry, ConfigSource, ConfigSynonym, Resource};
+pub(super) use records::list_offset;
 pub use records::{ListedOffset, OffsetSpec};
 pub use topics::{NewTopic, TopicCreated};
 
