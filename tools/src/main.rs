@@ -5,8 +5,10 @@
 //! (`| head`) ends the command quietly.
 
 mod bootstrap;
+mod consume;
 mod failure;
 mod output;
+mod settings;
 mod topics;
 mod usage;
 
@@ -28,12 +30,15 @@ enum Command {
     /// Create, list, describe, alter and delete topics
     #[command(subcommand)]
     Topics(topics::Topics),
+    /// Print records of a topic
+    Consume(Box<consume::Consume>),
 }
 
 impl Command {
     fn run(self) -> Outcome {
         match self {
             Self::Topics(command) => command.run(),
+            Self::Consume(command) => command.run(),
         }
     }
 }

@@ -1,19 +1,27 @@
 //! Standard output as commands write it: buffered, with a failed write told apart from a reader
 //! that went away.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use crate::failure::{Failure, Outcome};
 
 /// Buffered standard output.
 pub struct Output {
     inner: BufWriter<StdoutLock<'static>>,
+    watched: bool,
 }
 
 impl Output {
     /// Locks standard output until dropped.
     pub fn new() -> Self {
-        Self { inner: BufWriter::with_capacity(64 << 10, io::stdout().lock()) }
+        let stdout = io::stdout().lock();
+        let watched = stdout.is_terminal();
+        Self { inner: BufWriter::with_capacity(64 << 10, stdout), watched }
+    }
+
+    /// Whether it is a terminal, where somebody waits for each line.
+    pub fn is_watched(&self) -> bool {
+        self.watched
     }
 
     /// Writes one line.

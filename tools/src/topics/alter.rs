@@ -6,10 +6,10 @@ use millrace_net::{
     wire::ErrorCode,
 };
 
-use super::settings;
 use crate::{
     bootstrap::Bootstrap,
     failure::{Failure, Outcome},
+    settings,
 };
 
 /// Add partitions, or change settings
@@ -62,7 +62,7 @@ impl Alter {
     fn changes(&self) -> Outcome<Vec<AlterOp>> {
         let mut changes = Vec::new();
         for setting in &self.config {
-            let (name, value) = settings::parse(setting)?;
+            let (name, value) = settings::parse("--config", setting)?;
             changes.push(AlterOp::Set(name, value));
         }
         changes.extend(self.delete_config.iter().cloned().map(AlterOp::Delete));

@@ -3,11 +3,11 @@
 use clap::Args;
 use millrace_net::{client::admin::NewTopic, wire::ErrorCode};
 
-use super::settings;
 use crate::{
     bootstrap::Bootstrap,
     failure::{Failure, Outcome},
     output::Output,
+    settings,
 };
 
 /// Create a topic
@@ -58,7 +58,8 @@ impl Create {
         let mut topic = NewTopic::new(&self.topic);
         topic.partitions = self.partitions.unwrap_or(-1);
         topic.replication_factor = self.replication_factor.unwrap_or(-1);
-        topic.configs = self.config.iter().map(|it| settings::parse(it)).collect::<Outcome<_>>()?;
+        topic.configs =
+            self.config.iter().map(|it| settings::parse("--config", it)).collect::<Outcome<_>>()?;
         if let Some(assignment) = &self.replica_assignment {
             topic.assignments = assignments(assignment)?;
         }

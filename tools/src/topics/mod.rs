@@ -5,7 +5,6 @@ mod create;
 mod delete;
 mod describe;
 mod list;
-mod settings;
 
 use clap::Subcommand;
 
