@@ -2,4 +2,5 @@
 //!
 //! Knows nothing of files, flushes or segments.
 
+pub mod client;
 pub mod wire;
