@@ -5,6 +5,7 @@
 //! with its standard error as the text, for the suites that want it to fail.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
     net::{SocketAddr, TcpListener},
@@ -221,10 +222,14 @@ impl Drop for Broker {
     }
 }
 
-/// Runs `millrace serve` to its end with these arguments and nothing else.
+/// Runs `program serve` to its end with these arguments and nothing else.
 #[must_use]
-pub fn serve_until_exit(arguments: &[&str], confinement: &Confinement) -> FailedStart {
-    let mut command = Command::new(binary());
+pub fn serve_until_exit<A: AsRef<OsStr>>(
+    program: &Path,
+    arguments: &[A],
+    confinement: &Confinement,
+) -> FailedStart {
+    let mut command = Command::new(program);
     command.arg("serve").args(arguments).stdin(Stdio::null());
     confinement.apply(&mut command);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -233,7 +238,7 @@ pub fn serve_until_exit(arguments: &[&str], confinement: &Confinement) -> Failed
     while process.try_wait().expect("our own child").is_none() {
         if asked.elapsed() > START_TIMEOUT {
             let _ = process.kill();
-            panic!("serve {arguments:?} neither failed nor ended within {START_TIMEOUT:?}");
+            panic!("{command:?} neither failed nor ended within {START_TIMEOUT:?}");
         }
         std::thread::sleep(LOOK_AGAIN);
     }
