@@ -55,7 +55,7 @@ struct Home {
 
 struct BlockHandle(NonNull<Block>);
 
-// SAFETY: a handle in a queue is the only reference to its block; blocks hold no thread-bound state.
+// SAFETY: a handle in a queue is its block's only reference; blocks hold no thread-bound state.
 unsafe impl Send for BlockHandle {}
 
 impl Drop for Home {

@@ -1,0 +1,283 @@
+//! A client that breaks every rule of the protocol harms nobody but itself: the broker neither
+//! panics nor grows nor stalls, and a well-behaved client next to it keeps being served.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use millrace_tests::{
+    broker::{Broker, Options},
+    kernel,
+    wire::{self, ApiKey, Connection, Writer},
+};
+
+/// Buffer budget of each of the two shards.
+const BUDGET_BYTES: u64 = 32 << 20;
+
+/// What the broker may hold beside its buffers: code, stacks, tables, thousands of connections.
+const REST_BYTES: u64 = 96 << 20;
+
+/// The worst that a well-behaved client may meet, on a machine that does other things too.
+const SLOWEST_ANSWER: Duration = Duration::from_secs(3);
+
+/// Requests for which the generator has a seed; every run is the same.
+const SEED: u64 = 0x005e_ed0f_a11e_71c5;
+
+/// A small generator (xorshift): the same bytes in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn bytes(&mut self, count: u64) -> Vec<u8> {
+        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+}
+
+/// A well-behaved client at work, and what it met.
+struct Bystander {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u64, Duration)>,
+}
+
+impl Bystander {
+    fn start(address: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut link = Connection::open(address).expect("a well-behaved client connects");
+            let (mut count, mut slowest) = (0, Duration::ZERO);
+            while !stopped.load(Ordering::Relaxed) {
+                let sent = Instant::now();
+                link.produce("bystander", 0, b"value").expect("a well-behaved client is served");
+                slowest = slowest.max(sent.elapsed());
+                count += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            (count, slowest)
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> (u64, Duration) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the well-behaved client was served throughout")
+    }
+}
+
+/// Lets `attack` loose on a fresh broker beside a well-behaved client.
+fn withstand(attack: impl FnOnce(SocketAddr)) {
+    let settings = Options::default().with("millrace.buffer.bytes", &BUDGET_BYTES.to_string());
+    let mut broker = Broker::start(settings.with_shards(2));
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    link.create_topic("bystander", 2).expect("made");
+    let bystander = Bystander::start(broker.address());
+    attack(broker.address());
+    let (count, slowest) = bystander.stop();
+    let peak = kernel::peak_resident_bytes(broker.pid()).expect("it still runs");
+    println!(
+        "{count} requests beside it, slowest answer {slowest:?}; peak memory {} MiB",
+        peak >> 20
+    );
+    assert!(broker.is_running(), "it ended:\n{}", broker.log());
+    assert!(!broker.log().contains("panicked"), "{}", broker.log());
+    assert!(slowest < SLOWEST_ANSWER, "an answer took {slowest:?}");
+    assert!(peak < 2 * BUDGET_BYTES + REST_BYTES, "{} MiB at its peak", peak >> 20);
+    let mut fresh = Connection::open(broker.address()).expect("it still accepts");
+    fresh.api_versions().expect("it still answers");
+}
+
+/// Sends bytes on a connection of their own and reads what comes until the broker closes, or for
+/// a short while. What is answered does not matter here.
+fn send_alone(address: SocketAddr, bytes: &[u8]) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+    let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read(&mut [0; 512]);
+}
+
+/// Api keys 0 to 75 with every version up to 18: known, unknown and long retired ones.
+fn every_request(mut each: impl FnMut(i16, i16)) {
+    (0..=75).for_each(|key| (0..=18).step_by(3).for_each(|version| each(key, version)));
+}
+
+#[test]
+fn random_bytes_are_survived() {
+    withstand(|address| {
+        let mut random = Random(SEED);
+        for _ in 0..600 {
+            let length = random.below(4_000);
+            send_alone(address, &random.bytes(length));
+        }
+        // The same as the body of a request that is well formed up to there.
+        for _ in 0..600 {
+            let (key, version) = (random.below(76), random.below(19));
+            let (key, version) = (i16::try_from(key), i16::try_from(version));
+            let length = random.below(400);
+            let body = random.bytes(length);
+            let (key, version) = (key.expect("below 76"), version.expect("below 19"));
+            send_alone(address, &wire::request(key, version, 7, &body));
+        }
+    });
+}
+
+#[test]
+fn truncated_frames_are_survived() {
+    withstand(|address| {
+        let batch = wire::one_record_batch(b"value");
+        let whole = wire::request(0, 7, 1, &wire::produce_body("bystander", 1, &batch));
+        for length in 0..whole.len() {
+            send_alone(address, &whole[..length]);
+            // The length prefix agrees with the cut, so the broker sees the end as the body's.
+            let mut cut = whole[..length].to_vec();
+            if let Some(declared) = length.checked_sub(4) {
+                let declared = u32::try_from(declared).expect("a short frame");
+                cut[..4].copy_from_slice(&declared.to_be_bytes());
+                send_alone(address, &cut);
+            }
+        }
+    });
+}
+
+#[test]
+fn oversized_and_negative_lengths_are_survived() {
+    withstand(|address| {
+        for declared in [i32::MAX, i32::MIN, -1, 0, 1, 7, 100 << 20, (100 << 20) + 1, 0x4845_4c4f] {
+            for rest in [0, 1, 13, 100_000] {
+                let mut bytes = declared.to_be_bytes().to_vec();
+                bytes.resize(4 + rest, 0x5a);
+                send_alone(address, &bytes);
+            }
+        }
+    });
+}
+
+#[test]
+fn huge_declared_counts_are_survived() {
+    withstand(|address| {
+        // As INT32 counts and lengths; as INT16 string lengths; as unsigned varints of 32 bits.
+        let fillers: [&[u8]; 4] = [
+            &[0x7f, 0xff, 0xff, 0xff],
+            &[0x7f, 0xff],
+            &[0xff, 0xff, 0xff, 0xff, 0x0f],
+            &[0x00, 0x00, 0x00, 0x01, 0x7f, 0xff, 0xff, 0xff],
+        ];
+        every_request(|key, version| {
+            for filler in fillers {
+                send_alone(address, &wire::request(key, version, 1, &filler.repeat(12)));
+            }
+        });
+    });
+}
+
+#[test]
+fn broken_batches_are_refused_and_survived() {
+    withstand(|address| {
+        let batch = wire::one_record_batch(b"some value that is long enough");
+        let mut link = Connection::open(address).expect("it accepts");
+        for at in 0..batch.len() {
+            let mut broken = batch.clone();
+            broken[at] ^= 0xa5;
+            let body = wire::produce_body("bystander", 1, &broken);
+            if link.call(ApiKey::Produce, 7, &body).is_err() {
+                link = Connection::open(address).expect("it accepts again");
+            }
+        }
+    });
+}
+
+#[test]
+fn half_closed_and_vanishing_connections_are_survived() {
+    withstand(|address| {
+        let whole = wire::request(3, 1, 1, Writer::default().i32(-1).bytes.as_slice());
+        for round in 0..400 {
+            let Ok(mut stream) = TcpStream::connect(address) else { continue };
+            let sent = round % (whole.len() + 1);
+            let _ = stream.write_all(&whole[..sent]);
+            let how = if round % 2 == 0 { Shutdown::Write } else { Shutdown::Read };
+            let _ = stream.shutdown(how);
+            if round % 3 == 0 {
+                let _ = stream.write_all(&whole);
+            }
+        }
+    });
+}
+
+#[test]
+fn slow_writers_are_survived() {
+    withstand(|address| {
+        let whole = wire::request(18, 0, 1, &[]);
+        let connect = |_| TcpStream::connect(address).expect("it accepts");
+        let mut streams: Vec<TcpStream> = (0..200).map(connect).collect();
+        // A byte a second from each, spread over the second; five seconds show a stall if any.
+        for byte in whole.iter().take(5) {
+            for stream in &mut streams {
+                let _ = stream.write_all(std::slice::from_ref(byte));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+}
+
+#[test]
+fn readers_that_never_read_are_survived() {
+    withstand(|address| {
+        let mut random = Random(SEED);
+        let mut link = Connection::open(address).expect("it accepts");
+        for _ in 0..40 {
+            let value = random.bytes(100_000);
+            link.produce("bystander", 1, &value).expect("acknowledged");
+        }
+        let mut fetch = Writer::default();
+        fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("bystander");
+        fetch.i32(1).i32(1).i64(0).i32(64 << 20);
+        let frame = wire::request(1, 4, 1, &fetch.bytes);
+        let mut streams = Vec::new();
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(address).expect("it accepts");
+            stream.set_nonblocking(true).expect("a socket");
+            for _ in 0..50 {
+                let _ = stream.write(&frame);
+            }
+            streams.push(stream);
+        }
+        std::thread::sleep(Duration::from_secs(3));
+    });
+}
+
+#[test]
+fn thousands_of_connections_are_survived() {
+    let most = kernel::raise_descriptor_limit().expect("our own limit");
+    let count = usize::try_from(most / 4).unwrap_or(5_000).min(5_000);
+    withstand(|address| {
+        let started = Instant::now();
+        let connect = |_| TcpStream::connect(address);
+        let mut streams: Vec<TcpStream> =
+            (0..count).filter_map(|at: usize| connect(at).ok()).collect();
+        println!("{} connections in {:?}", streams.len(), started.elapsed());
+        // Half a request on each, so that each holds whatever a connection can hold.
+        let frame = wire::request(18, 0, 1, &[]);
+        for stream in &mut streams {
+            let _ = stream.write_all(&frame[..frame.len() / 2]);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    });
+}
