@@ -8,6 +8,9 @@ pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
 /// Sizes of pooled buffers, in bytes, ascending.
 pub const BUFFER_CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
+/// Free buffers of each class that a shard keeps after its regular upkeep.
+pub const BUFFERS_KEPT_PER_CLASS: usize = 64;
+
 /// Size of one receive buffer, in bytes (research: 16 KiB and 256 KiB are both slower).
 pub const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 
@@ -28,6 +31,9 @@ pub const READ_CHUNK_BYTES: usize = 256 << 10;
 
 /// Messages waiting from one shard to another, per direction.
 pub const MAILBOX_DEPTH: usize = 4096;
+
+/// Size of an encoded header between shards, in bytes; the largest carries a batch header.
+pub const HOP_FRAME_BYTES: usize = 160;
 
 /// Submission queue entries of a shard's ring.
 pub const RING_ENTRIES: u32 = 512;

@@ -2,5 +2,9 @@
 //!
 //! Knows nothing of files, flushes or segments.
 
+pub mod broker;
 pub mod client;
+pub mod conn;
+pub mod handler;
+pub mod limits;
 pub mod wire;

@@ -8,6 +8,7 @@ mod bootstrap;
 mod consume;
 mod failure;
 mod output;
+mod serve;
 mod settings;
 mod topics;
 mod usage;
@@ -27,6 +28,9 @@ struct Millrace {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Serve),
+    #[command(subcommand)]
+    Config(serve::Config),
     /// Create, list, describe, alter and delete topics
     #[command(subcommand)]
     Topics(topics::Topics),
@@ -37,6 +41,8 @@ enum Command {
 impl Command {
     fn run(self) -> Outcome {
         match self {
+            Self::Serve(command) => command.run(),
+            Self::Config(command) => command.run(),
             Self::Topics(command) => command.run(),
             Self::Consume(command) => command.run(),
         }

@@ -8,6 +8,9 @@
 //! but interrupted and short transfers.
 
 pub mod buf;
+#[cfg(any(test, feature = "fake-io"))]
+pub mod fake;
+pub mod file;
 mod local;
 pub mod mesh;
 pub mod net;
@@ -16,8 +19,6 @@ mod port;
 pub mod runtime;
 mod sys;
 mod uring;
-#[cfg(any(test, feature = "fake-io"))]
-pub mod fake;
 
 use std::{future::Future, io, path::Path, time::Duration};
 

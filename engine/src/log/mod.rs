@@ -271,6 +271,12 @@ impl<E: Env> Log<E> {
         state.epochs.end_of(epoch, state.marks.log_end())
     }
 
+    /// The leader epoch of the record at `offset`; `None` where no epoch is known.
+    #[must_use]
+    pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.shared.state.borrow().epochs.at(offset)
+    }
+
     /// The leader epoch of the newest record; `None` in a log that never had one.
     #[must_use]
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {

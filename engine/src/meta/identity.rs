@@ -3,7 +3,7 @@
 //! A small text file that people can read, in each directory of `log.dirs`: a first line with
 //! magic, version and checksum, then three settings. Knows the text; `store` knows the file.
 
-use crate::types::NodeId;
+use crate::types::{NodeId, uuid_text};
 
 /// Name of the file in a data directory.
 pub(super) const FILE_NAME: &str = "millrace.meta";
@@ -67,22 +67,6 @@ pub(super) fn uuid(mut random: [u8; 16]) -> Option<[u8; 16]> {
     random[6] = (random[6] & 0x0f) | 0x40;
     random[8] = (random[8] & 0x3f) | 0x80;
     (!uuid_text(&random).starts_with('-')).then_some(random)
-}
-
-/// The 22 characters of base64url by which Kafka shows a UUID.
-pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::with_capacity(22);
-    for chunk in uuid.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - chunk.len()));
-        for digit in 0..=chunk.len() {
-            let value = (bits >> (18 - 6 * digit)) & 63;
-            let digit = usize::try_from(value).ok().and_then(|value| DIGITS.get(value));
-            out.push(char::from(*digit.expect("six bits")));
-        }
-    }
-    out
 }
 
 #[cfg(test)]

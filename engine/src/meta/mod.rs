@@ -23,6 +23,7 @@ pub mod writer;
 
 pub use command::{Command, NewTopic, Outcome, Refusal, TopicRef};
 pub use image::{Image, PartitionState, Replicas, Topic};
+pub use name::check as check_topic_name;
 pub use plan::Plan;
 pub use record::Record;
 pub use state::State;

@@ -7,7 +7,7 @@ pub(super) const NAME_BYTES_MAX: usize = 249;
 pub(super) const CLUSTER_METADATA: &str = "__cluster_metadata";
 
 /// Why `name` is not a topic's name, in Kafka's words.
-pub(super) fn check(name: &str) -> Result<(), String> {
+pub fn check(name: &str) -> Result<(), String> {
     let reason = if name.is_empty() {
         "the empty string is not allowed".to_owned()
     } else if name == "." || name == ".." {

@@ -18,7 +18,7 @@ use crossbeam::channel::{self, Receiver, Sender, TrySendError};
 
 use super::{
     command::{Command, Outcome, Refusal},
-    identity::{Identity, uuid_text},
+    identity::Identity,
     image::Image,
     record::Record,
     state::{FORMAT_LEVEL, State},
@@ -28,7 +28,7 @@ use crate::{
     config::BrokerConfig,
     error::{Error, Kind, Result},
     limits,
-    types::{NodeId, TopicId},
+    types::{NodeId, TopicId, uuid_text},
 };
 
 /// How a command's sender learns what became of it. Called once, on the writer's thread (or the
