@@ -103,7 +103,9 @@ impl<E: Env> Partition<E> {
             }),
             Call::Latest => Ok(at(marks.high_watermark())),
             Call::LatestStable => Ok(at(marks.last_stable_offset())),
-            Call::AtTimestamp => self.found(self.log.offset_for_timestamp(argument, marks.high_watermark()).await),
+            Call::AtTimestamp => {
+                self.found(self.log.offset_for_timestamp(argument, marks.high_watermark()).await)
+            }
             Call::MaxTimestamp => self.found(self.log.max_timestamp_offset().await),
             Call::DeleteRecords => self.delete_records(argument).await,
             Call::EpochEnd => Ok(self.epoch_end(argument)),
