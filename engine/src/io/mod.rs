@@ -8,6 +8,7 @@
 //! but interrupted and short transfers.
 
 pub mod buf;
+pub mod file;
 mod local;
 pub mod mesh;
 pub mod net;
