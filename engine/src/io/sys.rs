@@ -4,7 +4,7 @@
 //! own error and never retries.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -67,22 +67,51 @@ pub(super) fn shutdown(socket: BorrowedFd<'_>, how: i32) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }).map(drop)
 }
 
-/// The soft and hard value of a resource limit; `u64::MAX` is "unlimited".
-#[expect(dead_code, reason = "the start-up checks come next")]
-pub(super) fn resource_limit(resource: libc::__rlimit_resource_t) -> io::Result<(u64, u64)> {
+/// Raises the soft value of a resource limit to its hard one; returns it, `u64::MAX` if unlimited.
+pub(super) fn raise_limit(resource: libc::__rlimit_resource_t) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
-    Ok((limit.rlim_cur, limit.rlim_max))
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` is a valid limit of this resource.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    }
+    Ok(limit.rlim_cur)
 }
 
-/// Type number of the file system an open file lies on (`statfs(2)`'s `f_type`).
-pub(super) fn file_system_type(file: impl AsFd) -> io::Result<i64> {
+/// The effective user of this process.
+pub(super) fn user_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process may lock memory beyond its limit (`CAP_IPC_LOCK`).
+pub(super) fn may_lock_memory() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
+}
+
+fn file_system(file: impl AsFd) -> io::Result<libc::statfs> {
     let mut answer = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `answer` is a valid place for the result.
     check(unsafe { libc::fstatfs(file.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
     // SAFETY: all zeros is a valid value, and the call filled it in.
-    Ok(unsafe { answer.assume_init() }.f_type)
+    Ok(unsafe { answer.assume_init() })
+}
+
+/// Type number of the file system an open file lies on (`statfs(2)`'s `f_type`).
+pub(super) fn file_system_type(file: impl AsFd) -> io::Result<i64> {
+    Ok(file_system(file)?.f_type)
+}
+
+/// Bytes that this user may still write to the file system an open file lies on.
+pub(super) fn free_bytes(file: impl AsFd) -> io::Result<u64> {
+    let found = file_system(file)?;
+    Ok(found.f_bavail.saturating_mul(u64::try_from(found.f_bsize).unwrap_or(0)))
 }
 
 /// The alignment in bytes that direct I/O on a file needs; 0 if it has none, `None` if the kernel

@@ -65,11 +65,7 @@ impl RealDisk {
     /// flush for all files), `direct` (a flush for each file) or `buffered`.
     #[must_use]
     pub fn describe(&self) -> &'static str {
-        match (self.shared.nature.direct, self.shared.nature.flush_scope) {
-            (true, FlushScope::Disk) => "direct pre-written",
-            (true, FlushScope::File) => "direct",
-            (false, _) => "buffered",
-        }
+        self.shared.nature.describe()
     }
 
     async fn blocking<T: Send + 'static>(

@@ -9,6 +9,7 @@ mod disk;
 mod nature;
 mod open_file;
 
+pub(super) use self::nature::examine;
 pub use self::{disk::RealDisk, open_file::RealFile};
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) const FLUSH_FILE: &str = ".flush-handle";
 
 /// What was found about a directory.
 #[derive(Clone, Debug)]
-pub(super) struct Nature {
+pub(in crate::io) struct Nature {
     /// Files can be opened with `O_DIRECT`, and it takes effect.
     pub(super) direct: bool,
     /// Buffered ring writes run at once instead of on a kernel worker thread.
@@ -28,8 +28,19 @@ pub(super) struct Nature {
     pub(super) flush_scope: FlushScope,
 }
 
+impl Nature {
+    /// In words, for the operator.
+    pub(in crate::io) fn describe(&self) -> &'static str {
+        match (self.direct, self.flush_scope) {
+            (true, FlushScope::Disk) => "direct pre-written",
+            (true, FlushScope::File) => "direct",
+            (false, _) => "buffered",
+        }
+    }
+}
+
 /// Looks at `dir`, which exists and can be written to. `scratch` names a file to try things with.
-pub(super) fn examine(dir: &Path, scratch: &str) -> io::Result<Nature> {
+pub(in crate::io) fn examine(dir: &Path, scratch: &str) -> io::Result<Nature> {
     let path = dir.join(scratch);
     let direct = direct_works(&path);
     match fs::remove_file(&path) {
