@@ -44,6 +44,9 @@ pub const RING_COMPLETIONS: u32 = 4096;
 /// Threads of a process for work that may block; more in flight than disks take does not help.
 pub const BLOCKING_THREADS: usize = 4;
 
+/// Free space of a data directory, below which a start is refused, in bytes.
+pub const FREE_DISK_MIN_BYTES: u64 = 64 << 20;
+
 /// Batches remembered per producer id and partition (KIP-98's five requests in flight).
 pub const PRODUCER_BATCHES_KEPT: usize = 5;
 

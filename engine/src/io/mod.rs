@@ -16,6 +16,7 @@ pub mod mesh;
 pub mod net;
 pub mod oneshot;
 mod port;
+pub mod probe;
 pub mod runtime;
 mod sys;
 mod uring;

@@ -4,11 +4,15 @@
 //! own error and never retries.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
+
+use smallvec::SmallVec;
+
+use super::buf::IoRange;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -63,21 +67,120 @@ pub(super) fn shutdown(socket: BorrowedFd<'_>, how: i32) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }).map(drop)
 }
 
-/// The soft and hard value of a resource limit; `u64::MAX` is "unlimited".
-#[expect(dead_code, reason = "files come next")]
-pub(super) fn resource_limit(resource: libc::__rlimit_resource_t) -> io::Result<(u64, u64)> {
+/// Raises the soft value of a resource limit to its hard one; returns it, `u64::MAX` if unlimited.
+pub(super) fn raise_limit(resource: libc::__rlimit_resource_t) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
-    Ok((limit.rlim_cur, limit.rlim_max))
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` is a valid limit of this resource.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    }
+    Ok(limit.rlim_cur)
 }
 
-/// Type number of the file system an open file lies on (`statfs(2)`'s `f_type`).
-#[expect(dead_code, reason = "files come next")]
-pub(super) fn file_system_type(file: impl AsFd) -> io::Result<i64> {
+/// The effective user of this process.
+pub(super) fn user_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process may lock memory beyond its limit (`CAP_IPC_LOCK`).
+pub(super) fn may_lock_memory() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 == 1)
+}
+
+fn file_system(file: impl AsFd) -> io::Result<libc::statfs> {
     let mut answer = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `answer` is a valid place for the result.
     check(unsafe { libc::fstatfs(file.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
     // SAFETY: all zeros is a valid value, and the call filled it in.
-    Ok(unsafe { answer.assume_init() }.f_type)
+    Ok(unsafe { answer.assume_init() })
+}
+
+/// Type number of the file system an open file lies on (`statfs(2)`'s `f_type`).
+pub(super) fn file_system_type(file: impl AsFd) -> io::Result<i64> {
+    Ok(file_system(file)?.f_type)
+}
+
+/// Bytes that this user may still write to the file system an open file lies on.
+pub(super) fn free_bytes(file: impl AsFd) -> io::Result<u64> {
+    let found = file_system(file)?;
+    Ok(found.f_bavail.saturating_mul(u64::try_from(found.f_bsize).unwrap_or(0)))
+}
+
+/// The alignment in bytes that direct I/O on a file needs; 0 if it has none, `None` if the kernel
+/// does not tell (before 6.1).
+pub(super) fn direct_alignment(file: impl AsFd) -> io::Result<Option<u64>> {
+    let mut answer = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty C string and `answer` a valid place for the result.
+    check(unsafe {
+        libc::statx(
+            file.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            answer.as_mut_ptr(),
+        )
+    })?;
+    // SAFETY: all zeros is a valid value, and the call filled it in.
+    let answer = unsafe { answer.assume_init() };
+    let needed = answer.stx_dio_mem_align.max(answer.stx_dio_offset_align);
+    Ok((answer.stx_mask & libc::STATX_DIOALIGN != 0).then_some(u64::from(needed)))
+}
+
+fn signed(bytes: u64) -> io::Result<i64> {
+    i64::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
+}
+
+/// Reserves space for a range of a file, where the file system can; it reads as zeros.
+pub(super) fn allocate(file: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
+    let (offset, length) = (signed(offset)?, signed(length)?);
+    // SAFETY: plain numbers on an open descriptor.
+    match check(unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, length) }) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Cuts or extends a file.
+pub(super) fn set_length(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
+    let length = signed(length)?;
+    // SAFETY: plain numbers on an open descriptor.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), length) }).map(drop)
+}
+
+/// The length of a file in bytes.
+pub(super) fn length(file: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut answer = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `answer` is a valid place for the result.
+    check(unsafe { libc::fstat(file.as_raw_fd(), answer.as_mut_ptr()) })?;
+    // SAFETY: all zeros is a valid value, and the call filled it in.
+    Ok(u64::try_from(unsafe { answer.assume_init() }.st_size).unwrap_or(0))
+}
+
+/// Writes ranges one after the other at `offset` of a file, now; returns how many bytes.
+pub(super) fn write_ranges(
+    file: BorrowedFd<'_>,
+    ranges: &[IoRange],
+    offset: u64,
+) -> io::Result<usize> {
+    let iovecs: SmallVec<[libc::iovec; 16]> = ranges
+        .iter()
+        .map(|range| libc::iovec {
+            iov_base: range.as_ptr().cast_mut().cast(),
+            iov_len: range.len(),
+        })
+        .collect();
+    let count = libc::c_int::try_from(iovecs.len()).unwrap_or(libc::c_int::MAX);
+    let offset = signed(offset)?;
+    // SAFETY: each iovec covers a range of a block that `ranges` keeps alive; only the kernel
+    // reads it, as these ranges ask for.
+    let written = unsafe { libc::pwritev2(file.as_raw_fd(), iovecs.as_ptr(), count, offset, 0) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }

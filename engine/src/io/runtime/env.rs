@@ -11,7 +11,7 @@ use std::{
 use glommio::TaskQueueHandle;
 
 use super::tasks;
-use crate::io::{Clock, Entropy, Spawn, local::Local, sys};
+use crate::io::{Clock, Entropy, Env, Spawn, file::RealDisk, local::Local, sys};
 
 const RANDOM_BYTES: usize = 256;
 
@@ -59,6 +59,10 @@ impl RealEnv {
     pub(super) fn hot(&self) -> TaskQueueHandle {
         self.world.hot
     }
+}
+
+impl Env for RealEnv {
+    type Disk = RealDisk;
 }
 
 impl Clock for RealEnv {

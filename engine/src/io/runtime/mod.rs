@@ -61,6 +61,11 @@ impl Default for RuntimeOptions {
 }
 
 impl RuntimeOptions {
+    /// Whether this machine has the CPUs for it; the error is one line.
+    pub fn check(&self) -> Result<()> {
+        placement(self).map(drop)
+    }
+
     /// For tests: `shards` on whatever CPUs there are, never spinning, with small budgets.
     #[must_use]
     pub fn for_tests(shards: usize) -> Self {

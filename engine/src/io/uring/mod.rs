@@ -26,7 +26,7 @@ use self::{
     slot::{Slots, State},
 };
 pub(in crate::io) use self::{
-    op::Op,
+    op::{IOVECS_MAX, Op},
     slot::{Key, Sink},
 };
 use crate::{

@@ -155,7 +155,6 @@ impl Ring {
     }
 
     /// Writes `ranges` (at most [`IOVECS_MAX`]) one after the other at `offset` of a file.
-    #[expect(dead_code, reason = "files come next")]
     pub(in crate::io) fn write(
         self: &Rc<Self>,
         fd: &Arc<OwnedFd>,
@@ -179,7 +178,6 @@ impl Ring {
 
     /// Reads at most `length` bytes at `offset` of a file behind what `buffer` holds; the buffer
     /// comes back with the outcome, its length not yet advanced.
-    #[expect(dead_code, reason = "files come next")]
     pub(in crate::io) fn read(
         self: &Rc<Self>,
         fd: &Arc<OwnedFd>,
@@ -197,7 +195,6 @@ impl Ring {
     }
 
     /// Makes a file's data, and what is needed to find it, durable (fdatasync).
-    #[expect(dead_code, reason = "files come next")]
     pub(in crate::io) fn sync_data(self: &Rc<Self>, fd: &Arc<OwnedFd>) -> Op {
         self.start(|hold| {
             hold.fd = Some(fd.clone());
