@@ -39,6 +39,8 @@ mod settings;
 mod snapshot;
 mod state;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod timestamps;
 mod volume;
 mod writer;
@@ -137,8 +139,8 @@ impl<E: Env> Log<E> {
     }
 
     /// Appends a batch that passed `batch::check`: assigns its offsets, copies its payload once and
-    /// wakes the writer. Allocates a small constant at most. Acknowledge it when `ack_end` has passed
-    /// its last offset.
+    /// wakes the writer. Allocates a small constant at most. Acknowledge it when `ack_end` has
+    /// passed its last offset.
     ///
     /// # Errors
     /// See [`AppendError`]; nothing has changed then.
@@ -151,8 +153,9 @@ impl<E: Env> Log<E> {
         append::append(&self.shared, &batch.header, &batch.payload, epoch, now_ms)
     }
 
-    /// As [`Log::append`], for a batch made here: `header` as it is to be stored but for base offset and leader
-    /// epoch, and the bytes behind it. The payload is copied once; the writer is woken.
+    /// As [`Log::append`], for a batch made here: `header` as it is to be stored but for base
+    /// offset and leader epoch, and the bytes behind it. The payload is copied once; the writer is
+    /// woken.
     ///
     /// # Errors
     /// See [`AppendError`]; nothing has changed then.
@@ -195,8 +198,8 @@ impl<E: Env> Log<E> {
     /// leaves nothing before `up_to`.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile, else
-    /// the disk's.
+    /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile,
+    /// else the disk's.
     pub async fn read_cold(&self, read: ColdRead) -> Result<Chain> {
         cold::read_cold(&self.shared, read).await
     }

@@ -2,8 +2,8 @@
 //! disk become a log again after an unclean stop.
 //!
 //! A batch counts when its header is plausible, its checksum fits and its offset continues the
-//! chain. The last rule is what rejects the stale batches of recycled space: they have offsets below
-//! the segment's base. Nothing here writes.
+//! chain. The last rule is what rejects the stale batches of recycled space: they have offsets
+//! below the segment's base. Nothing here writes.
 
 use std::io;
 
