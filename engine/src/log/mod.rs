@@ -8,8 +8,6 @@
 //! Invariant: what `ack_end` has passed survives what `flush.messages` promises. A failed write is
 //! final for its log, a failed flush for its disk: appends are refused, reads go on.
 
-#![allow(dead_code, reason = "recovery and sealing follow")]
-
 mod append;
 mod cache;
 mod care;
@@ -272,6 +270,12 @@ impl<E: Env> Log<E> {
     pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
         let state = self.shared.state.borrow();
         state.epochs.end_of(epoch, state.marks.log_end())
+    }
+
+    /// The leader epoch of the record at `offset`; `None` when no epoch so early is known.
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.shared.state.borrow().epochs.at(offset)
     }
 
     /// The leader epoch of the newest record; `None` in a log that never had one.

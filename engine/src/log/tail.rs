@@ -345,18 +345,4 @@ impl Tail {
         assert_eq!(chain.len() as u64, to - from, "the range lies in memory");
         chain
     }
-
-    /// The headers of the batches in memory from `at` on, each with its position.
-    pub(super) fn headers_from(&self, at: u64) -> impl Iterator<Item = (u64, Header)> + '_ {
-        let mut at = at;
-        std::iter::from_fn(move || {
-            if at >= self.end {
-                return None;
-            }
-            let header = self.header(at);
-            let here = at;
-            at += header.size_bytes() as u64;
-            Some((here, header))
-        })
-    }
 }
