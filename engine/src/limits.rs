@@ -35,6 +35,9 @@ pub const RING_ENTRIES: u32 = 512;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 4096;
 
+/// Threads of a process for work that may block; more in flight than disks take does not help.
+pub const BLOCKING_THREADS: usize = 4;
+
 /// Batches remembered per producer id and partition (KIP-98's five requests in flight).
 pub const PRODUCER_BATCHES_KEPT: usize = 5;
 
