@@ -2,8 +2,8 @@
 //! in `durable-end`, twice: two blocks written in turn, the newer good one counts.
 //!
 //! It is written lazily (at a seal, at a clean stop, once quiet or every so many bytes), so it is a
-//! lower bound: a log that ends before it has lost bytes, one that ends behind it may be torn there.
-//! Only a new log start is written and synced at once. docs/format.md has the bytes.
+//! lower bound: a log that ends before it has lost bytes, one that ends behind it may be torn
+//! there. Only a new log start is written and synced at once. docs/format.md has the bytes.
 
 use std::{io, rc::Rc};
 

@@ -1,5 +1,5 @@
-//! A clean stop: everything appended becomes durable and every segment sealed, so that the next start
-//! reads no batch at all.
+//! A clean stop: everything appended becomes durable and every segment sealed, so that the next
+//! start reads no batch at all.
 
 use std::rc::Rc;
 

@@ -8,8 +8,6 @@
 //! Invariant: what `ack_end` has passed survives what `flush.messages` promises. A failed write is
 //! final for its log, a failed flush for its disk: appends are refused, reads go on.
 
-#![allow(dead_code, reason = "recovery and sealing follow")]
-
 mod append;
 mod cache;
 mod care;
@@ -39,6 +37,8 @@ mod settings;
 mod snapshot;
 mod state;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod timestamps;
 mod volume;
 mod writer;
@@ -137,8 +137,8 @@ impl<E: Env> Log<E> {
     }
 
     /// Appends a batch that passed `batch::check`: assigns its offsets, copies its payload once and
-    /// wakes the writer. Allocates a small constant at most. Acknowledge it when `ack_end` has passed
-    /// its last offset.
+    /// wakes the writer. Allocates a small constant at most. Acknowledge it when `ack_end` has
+    /// passed its last offset.
     ///
     /// # Errors
     /// See [`AppendError`]; nothing has changed then.
@@ -151,8 +151,9 @@ impl<E: Env> Log<E> {
         append::append(&self.shared, &batch.header, &batch.payload, epoch, now_ms)
     }
 
-    /// As [`Log::append`], for a batch made here: `header` as it is to be stored but for base offset and leader
-    /// epoch, and the bytes behind it. The payload is copied once; the writer is woken.
+    /// As [`Log::append`], for a batch made here: `header` as it is to be stored but for base
+    /// offset and leader epoch, and the bytes behind it. The payload is copied once; the writer is
+    /// woken.
     ///
     /// # Errors
     /// See [`AppendError`]; nothing has changed then.
@@ -195,8 +196,8 @@ impl<E: Env> Log<E> {
     /// leaves nothing before `up_to`.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile, else
-    /// the disk's.
+    /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile,
+    /// else the disk's.
     pub async fn read_cold(&self, read: ColdRead) -> Result<Chain> {
         cold::read_cold(&self.shared, read).await
     }
@@ -274,6 +275,8 @@ impl<E: Env> Log<E> {
     /// The leader epoch of the record at `offset`; `None` where no epoch is known.
     #[must_use]
     pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
+    /// The leader epoch of the record at `offset`; `None` when no epoch so early is known.
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         self.shared.state.borrow().epochs.at(offset)
     }
 

@@ -62,7 +62,8 @@ pub(super) fn read<E: Env>(
 }
 
 /// Bytes from `from` to `up_to`, by the tail's positions or the indexes in memory; whole segments
-/// count as they are. An estimate: within an index interval, or a segment whose index is not cached.
+/// count as they are. An estimate: within an index interval, or a segment whose index is not
+/// cached.
 pub(super) fn bytes_between<E: Env>(shared: &Shared<E>, from: Offset, up_to: Offset) -> usize {
     let state = shared.state.borrow();
     let up_to = up_to.min(state.marks.log_end());

@@ -1,5 +1,6 @@
 //! Recovery at open (rules R4 and R5): trust sealed segments by their record, read the rest, and
-//! tell a torn tail (cut, it was never acknowledged) from damage (kept, reported, never written to).
+//! tell a torn tail (cut, it was never acknowledged) from damage (kept, reported, never written
+//! to).
 //!
 //! The border between the two is the largest offset known to have been durable: the durable-end
 //! record's and the ends of sealed segments. Nothing is appended before what was cut is gone for

@@ -2,14 +2,14 @@
 //!
 //! Whole segments go from the oldest on; the active one is rolled first when it has aged too. A
 //! segment is renamed and the directory synced before its bytes go, later and in steps, so a power
-//! cut leaves no gap: at worst a segment comes back. What `DeleteRecords` was answered for does not:
-//! its start is in the durable-end record before the answer.
+//! cut leaves no gap: at worst a segment comes back. What `DeleteRecords` was answered for does
+//! not: its start is in the durable-end record before the answer.
 
 use std::{io, rc::Rc, time::Duration};
 
 use super::{
     append::roll_segment,
-    checkpoint, remove,
+    checkpoint, remove, seal,
     segment::{PRODUCERS_SUFFIX, Phase, file_name},
     state::{Shared, State},
 };
@@ -45,8 +45,8 @@ pub(super) async fn delete_records<E: Env>(shared: &Rc<Shared<E>>, to: Offset) -
     Ok(start)
 }
 
-/// Removes what `retention.ms`, `retention.bytes` and the start of the log allow, and forgets silent
-/// producers. Returns the number of segments removed.
+/// Removes what `retention.ms`, `retention.bytes` and the start of the log allow, and forgets
+/// silent producers. Returns the number of segments removed.
 pub(super) async fn apply_retention<E: Env>(shared: &Rc<Shared<E>>, now_ms: i64) -> Result<usize> {
     {
         let mut state = shared.state.borrow_mut();
@@ -57,6 +57,7 @@ pub(super) async fn apply_retention<E: Env>(shared: &Rc<Shared<E>>, now_ms: i64)
         state.producers.expire(now_ms, expiration_ms);
         roll_when_aged(&mut state, now_ms);
     }
+    seal::start(shared);
     let mut removed = 0;
     while let Some(base) = next_to_remove(shared, now_ms) {
         let gone = remove_oldest(shared, base).await;

@@ -2,8 +2,8 @@
 //! disk become a log again after an unclean stop.
 //!
 //! A batch counts when its header is plausible, its checksum fits and its offset continues the
-//! chain. The last rule is what rejects the stale batches of recycled space: they have offsets below
-//! the segment's base. Nothing here writes.
+//! chain. The last rule is what rejects the stale batches of recycled space: they have offsets
+//! below the segment's base. Nothing here writes.
 
 use std::io;
 
@@ -49,20 +49,9 @@ impl<F: DiskFile> Scanner<F> {
         Self { file, length, position: 0, expected: base, dense_from, piece, piece_at: 0 }
     }
 
-    /// Starts at `position`, where a batch with this or a later offset starts.
-    pub(super) fn skip_to(&mut self, position: u64, expected: Offset) {
-        self.position = position;
-        self.expected = expected;
-    }
-
     /// File position behind the last batch that counted.
     pub(super) fn position(&self) -> u64 {
         self.position
-    }
-
-    /// Offset behind it.
-    pub(super) fn expected(&self) -> Offset {
-        self.expected
     }
 
     /// The next batch that counts, checksum included; `None` at the first that does not.

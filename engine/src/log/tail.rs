@@ -5,8 +5,9 @@
 //! segment's `origin`. A chunk starts at a position whose file position is a multiple of the direct
 //! alignment, so that memory and file agree modulo it and a direct write needs no copy.
 //!
-//! Invariant: the chunks cover `[start, end)` without a gap; every chunk in which a batch starts has
-//! a point for the first of them. When no memory is left, `make_room` says so and changes nothing.
+//! Invariant: the chunks cover `[start, end)` without a gap; every chunk in which a batch starts
+//! has a point for the first of them. When no memory is left, `make_room` says so and changes
+//! nothing.
 
 use std::collections::VecDeque;
 
@@ -120,9 +121,10 @@ impl Tail {
         let mut room = open.map_or(0, |chunk| chunk.buffer.spare());
         room += self.spare.iter().map(TailBuf::spare).sum::<usize>();
         while room < bytes {
-            self.adapt(now_ms);
-            let wanted = self.chunk_bytes.max((bytes - room).min(TAIL_CHUNK_MAX_BYTES));
-            let Some(buffer) = pool.take(wanted) else {
+            self.adapt(pool, now_ms);
+            let needed = (bytes - room).min(TAIL_CHUNK_MAX_BYTES);
+            let buffer = pool.take(self.chunk_bytes.max(needed)).or_else(|| pool.take(needed));
+            let Some(buffer) = buffer else {
                 self.spare.clear();
                 return false;
             };
@@ -132,12 +134,15 @@ impl Tail {
         true
     }
 
-    /// Chooses the next chunk's size by how fast the last one filled.
-    fn adapt(&mut self, now_ms: i64) {
+    /// Chooses the next chunk's size by how fast the last one filled; small ones once half the
+    /// pool is out, so that many busy logs can share it.
+    fn adapt(&mut self, pool: &Pool, now_ms: i64) {
         let Some(last) = self.chunks.back() else { return };
         let fill_ms = now_ms - last.opened_ms;
+        let scarce = pool.in_use_bytes() > pool.budget_bytes() / 2;
+        let largest = if scarce { BUFFER_CLASS_BYTES[1] } else { TAIL_CHUNK_MAX_BYTES };
         if fill_ms < FAST_FILL_MS {
-            self.chunk_bytes = (self.chunk_bytes * 4).min(TAIL_CHUNK_MAX_BYTES);
+            self.chunk_bytes = (self.chunk_bytes * 4).min(largest);
         } else if fill_ms > SLOW_FILL_MS {
             self.chunk_bytes = (self.chunk_bytes / 4).max(BUFFER_CLASS_BYTES[0]);
         }
@@ -255,13 +260,22 @@ impl Tail {
         if last.buffer.capacity() == BUFFER_CLASS_BYTES[0] {
             return;
         }
-        let Some(mut block) = pool.take(DIRECT_ALIGNMENT_BYTES) else { return };
-        block.append(&last.buffer[last.buffer.len() - rest..]);
-        self.points.clear();
+        let mut bytes = [0; DIRECT_ALIGNMENT_BYTES];
+        bytes[..rest].copy_from_slice(&last.buffer[last.buffer.len() - rest..]);
+        // Its memory goes back first: the pool may have no other.
+        self.chunks.clear();
+        let block = pool.take(DIRECT_ALIGNMENT_BYTES);
+        let mut block = block.unwrap_or_else(|| TailBuf::unpooled(DIRECT_ALIGNMENT_BYTES));
+        block.append(&bytes[..rest]);
         let end = self.end;
         let chunk_bytes = self.chunk_bytes;
         *self = Self::resumed(end - rest as u64, block, now_ms);
         self.chunk_bytes = chunk_bytes;
+    }
+
+    /// Whether [`Tail::shrink`] would give memory back.
+    pub(super) fn can_shrink(&self) -> bool {
+        self.held_bytes() > BUFFER_CLASS_BYTES[0]
     }
 
     fn copy_to(&self, at: u64, target: &mut [u8]) {
@@ -330,19 +344,5 @@ impl Tail {
         }
         assert_eq!(chain.len() as u64, to - from, "the range lies in memory");
         chain
-    }
-
-    /// The headers of the batches in memory from `at` on, each with its position.
-    pub(super) fn headers_from(&self, at: u64) -> impl Iterator<Item = (u64, Header)> + '_ {
-        let mut at = at;
-        std::iter::from_fn(move || {
-            if at >= self.end {
-                return None;
-            }
-            let header = self.header(at);
-            let here = at;
-            at += header.size_bytes() as u64;
-            Some((here, header))
-        })
     }
 }

@@ -141,36 +141,29 @@ impl<E: Env> Volume<E> {
 
     /// Takes note of memory that a log's tail took, and gives back the oldest beyond the budget.
     pub(super) fn note_tail(&self, shared: &Rc<Shared<E>>, bytes: usize) {
-        let over = {
-            let mut state = self.inner.state.borrow_mut();
-            state.chunks.push_back((Rc::downgrade(shared), bytes));
-            state.chunk_bytes += bytes;
-            state.chunk_bytes.saturating_sub(self.inner.tail_budget_bytes)
-        };
-        if over > 0 {
-            self.evict(over);
-        }
+        self.push_chunk(shared, bytes);
+        let budget = self.inner.tail_budget_bytes;
+        self.evict_while(|noted, _freed| noted > budget);
     }
 
     /// Gives back at least `bytes` of written tail chunks, oldest first, as far as there are any.
     pub(super) fn evict(&self, bytes: usize) {
+        self.evict_while(|_noted, freed| freed < bytes);
+    }
+
+    /// Looks at each chunk at most once, while `wanted` says so of the bytes noted and freed.
+    fn evict_while(&self, wanted: impl Fn(usize, usize) -> bool) {
         let mut freed = 0;
-        let mut looked_at = 0;
         let candidates = self.inner.state.borrow().chunks.len();
-        while freed < bytes && looked_at < candidates {
-            looked_at += 1;
+        for _ in 0..candidates {
+            if !wanted(self.inner.state.borrow().chunk_bytes, freed) {
+                return;
+            }
             let Some((log, chunk_bytes)) = self.pop_chunk() else { return };
             let Some(log) = log.upgrade() else { continue };
-            // The log that asks is busy with its own state; its turn comes later.
-            let Ok(mut state) = log.state.try_borrow_mut() else {
-                self.push_chunk(&log, chunk_bytes);
-                continue;
-            };
-            let written = state.written;
-            if state.tail.front_is_evictable(written) {
-                freed += state.tail.evict_front();
-            } else if state.tail.held_bytes() > chunk_bytes {
-                drop(state);
+            let (given_back, held) = give_back(&log);
+            freed += given_back;
+            if given_back == 0 && held >= chunk_bytes {
                 self.push_chunk(&log, chunk_bytes);
             }
         }
@@ -217,6 +210,21 @@ impl<E: Env> Volume<E> {
             self.inner.env.spawn_background(care_rounds(self.clone()));
         }
     }
+}
+
+/// Gives back the oldest chunk of a log, or the unused part of its only one; returns the bytes given
+/// back and still held. A log whose bytes are not written yet keeps them.
+fn give_back<E: Env>(log: &Shared<E>) -> (usize, usize) {
+    let mut state = log.state.borrow_mut();
+    let written = state.written;
+    let held = state.tail.held_bytes();
+    if state.tail.front_is_evictable(written) {
+        state.tail.evict_front();
+    } else if written == state.tail.end() && state.tail.can_shrink() {
+        state.tail.shrink(&log.pool, log.env.wall_ms());
+    }
+    let left = state.tail.held_bytes();
+    (held - left, left)
 }
 
 async fn flush_groups<E: Env>(volume: Volume<E>) {

@@ -3,9 +3,9 @@
 //! | fault | where | why a correct log survives it |
 //! |---|---|---|
 //! | operations complete in any order | every call | one write in flight per file; order by await |
-//! | a flush covers only writes whose completion was seen before it was submitted | `flush`, `sync` | acknowledges no more |
-//! | a device flush covers only overwrites of durable, initialised extents | `flush` | writes into prepared, synced space |
-//! | power cut: each 512-byte sector not covered stays, is lost or is torn at a byte | crash | offset chain and CRC cut the tail |
+//! | a flush covers only writes seen complete before it | `flush`, `sync` | acknowledges no more |
+//! | a device flush covers only overwrites of initialised extents | `flush` | prepares space |
+//! | power cut: an uncovered 512-byte sector stays, goes or tears | crash | chain and CRC cut |
 //! | a length, a created name or a rename that was not synced is lost | crash | synced before use |
 //! | an operation in flight at the cut happened or not | crash | nothing was answered |
 //! | EIO or ENOSPC at a chosen operation | [`FakeDisk::fail`] | sticky failure, no second flush |

@@ -1,0 +1,141 @@
+//! A torn tail is cut, damage is kept: two things that look alike and must not be mixed up.
+
+use super::*;
+use crate::io::fake::Random;
+
+const LOG: &str = "00000000000000000000.log";
+
+fn three_batches(world: &World) -> (Vec<u8>, usize) {
+    let (log, _) = world.open(&Settings::default());
+    for value in [b"first", b"other", b"third"] {
+        world.append(&log, &[value]);
+    }
+    let bytes = world.read_all(&log);
+    let size = bytes.len() / 3;
+    (bytes, size)
+}
+
+#[test]
+fn a_tear_at_any_byte_leaves_the_longest_whole_prefix() {
+    let world = World::fresh();
+    let (bytes, size) = three_batches(&world);
+    let mut random = Random::new(1);
+    for cut in 0..bytes.len() {
+        let world = World::fresh();
+        let (log, _) = world.open(&Settings::default());
+        world.append(&log, &[b"makes the files"]);
+        let world = world.power_cut();
+        world.sim.disk().edit(&file(LOG), |content| {
+            content.clear();
+            content.extend_from_slice(&bytes[..cut]);
+            // What a recycled block or a torn write may have left behind.
+            content.extend((0..200).map(|_| random.bits().to_le_bytes()[0]));
+        });
+        let (log, report) = world.open(&Settings::default());
+        let whole = cut / size;
+        assert_eq!(end(&log).0, i64::try_from(whole).expect("three"), "cut at {cut}");
+        assert!(report.damage.is_empty());
+        let kept = world.sim.disk().content(&file(LOG)).expect("there");
+        assert_eq!(kept, bytes[..whole * size], "nothing is left behind the end");
+        world.append(&log, &[b"goes on"]);
+    }
+}
+
+#[test]
+fn a_bad_batch_before_the_durable_end_is_kept_and_refuses_appends() {
+    let world = World::fresh();
+    let (bytes, size) = three_batches(&world);
+    // Quiet for long enough, so the durable end is on disk.
+    world.sim.advance(std::time::Duration::from_secs(60));
+    for at in [size - 1, 2 * size - 1] {
+        let world = World::new(World::fresh().sim);
+        let (log, _) = world.open(&Settings::default());
+        for value in [b"first", b"other", b"third"] {
+            world.append(&log, &[value]);
+        }
+        world.sim.advance(std::time::Duration::from_secs(60));
+        drop(log);
+        let world = world.power_cut();
+        world.sim.disk().edit(&file(LOG), |content| content[at] ^= 1);
+        let before = world.sim.disk().content(&file(LOG));
+        let (log, report) = world.open(&Settings::default());
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+        assert_eq!(end(&log).0, i64::try_from(at / size).expect("small"));
+        let refused = world.send(&log, &[b"no"], &BatchOptions::default());
+        assert!(matches!(refused, Err(AppendError::Failed(_))));
+        assert_eq!(world.read_all(&log), bytes[..at / size * size], "what is whole is served");
+        assert_eq!(world.sim.disk().content(&file(LOG)), before, "nothing was changed");
+    }
+}
+
+#[test]
+fn a_lost_segment_is_damage() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for _ in 0..30 {
+        world.append(&log, &[&[7; 200]]);
+    }
+    world.sim.settle();
+    let logs: Vec<String> = world.sim.disk().names(dir());
+    let logs: Vec<_> = logs.iter().filter(|name| name.ends_with(".log")).collect();
+    let missing = file(logs[2]);
+    let disk = world.sim.disk();
+    world.sim.block_on(async move {
+        use crate::io::Disk;
+        disk.remove_file(&missing).await.expect("removed");
+        disk.sync_dir(dir()).await.expect("synced");
+    });
+    drop(log);
+    let world = world.power_cut();
+    let (log, report) = world.open(&small_segments());
+    assert_eq!(report.damage.len(), 1);
+    assert!(end(&log) < Offset(30) && end(&log) > Offset(0));
+}
+
+#[test]
+fn a_damaged_index_is_rebuilt_from_the_segment() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..30_u8 {
+        world.append(&log, &[&[n; 100]]);
+    }
+    let all = world.read_all(&log);
+    world.close(&log);
+    let world = world.power_cut();
+    for name in world.sim.disk().names(dir()) {
+        if name.ends_with("index") {
+            world.sim.disk().edit(&file(&name), |bytes| {
+                bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+            });
+        }
+    }
+    let (log, report) = world.open(&small_segments());
+    assert!(report.damage.is_empty());
+    assert_eq!(world.read_all(&log), all);
+    for offset in 0..30 {
+        let Read::Cold(cold) = log.read(Offset(offset), 1, end(&log)) else { continue };
+        let log = log.clone();
+        let chain = world.sim.block_on(async move { log.read_cold(cold).await });
+        let header = Header::from_chain(&chain.expect("readable"), 0).expect("a batch");
+        assert_eq!(header.base_offset, Offset(offset));
+    }
+}
+
+#[test]
+fn stale_batches_of_the_same_file_are_not_taken_for_new_ones() {
+    let world = World::fresh();
+    let (bytes, size) = three_batches(&world);
+    let world = World::new(World::fresh().sim);
+    let (log, _) = world.open(&Settings::default());
+    world.append(&log, &[b"makes the files"]);
+    drop(log);
+    let world = world.power_cut();
+    world.sim.disk().edit(&file(LOG), |content| {
+        content.clear();
+        content.extend_from_slice(&bytes[..size]);
+        content.extend_from_slice(&bytes[2 * size..]);
+        content.extend_from_slice(&bytes[..size]);
+    });
+    let (log, _) = world.open(&Settings::default());
+    assert_eq!(end(&log), Offset(1), "a good batch with another offset breaks the chain");
+}

@@ -1,0 +1,106 @@
+//! How the start of the log moves.
+
+use std::time::Duration;
+
+use super::*;
+use crate::error::Kind;
+
+fn filled(world: &World, settings: &Settings) -> Log<FakeEnv> {
+    let (log, _) = world.open(settings);
+    for n in 0..30_u8 {
+        world.append(&log, &[&[n; 200]]);
+        world.sim.advance(Duration::from_secs(1));
+    }
+    log
+}
+
+fn apply(world: &World, log: &Log<FakeEnv>) -> usize {
+    let (log, now_ms) = (log.clone(), world.sim.env().wall_ms());
+    world.sim.block_on(async move { log.apply_retention(now_ms).await }).expect("applied")
+}
+
+fn log_files(world: &World) -> usize {
+    let names = world.sim.disk().names(dir());
+    names.iter().filter(|name| name.ends_with(".log")).count()
+}
+
+#[test]
+fn minus_one_keeps_everything() {
+    let world = World::fresh();
+    let settings = Settings { retention_ms: -1, retention_bytes: -1, ..small_segments() };
+    let log = filled(&world, &settings);
+    world.sim.advance(Duration::from_secs(1 << 30));
+    assert_eq!(apply(&world, &log), 0);
+    assert_eq!(log.marks().log_start(), Offset(0));
+}
+
+#[test]
+fn old_segments_go_and_the_active_one_too_in_the_end() {
+    let world = World::fresh();
+    let log = filled(&world, &Settings { retention_ms: 15_000, ..small_segments() });
+    let removed = apply(&world, &log);
+    let start = log.marks().log_start();
+    assert!(removed > 2 && start > Offset(10) && start < Offset(16), "{removed}, {start}");
+    assert!(matches!(log.read(Offset(3), 100, end(&log)), Read::OutOfRange));
+    world.sim.advance(Duration::from_secs(100));
+    // The active segment is rolled first, sealed in the background, then removed.
+    apply(&world, &log);
+    world.sim.settle();
+    apply(&world, &log);
+    apply(&world, &log);
+    assert_eq!(log.marks().log_start(), Offset(30));
+    assert_eq!(log_files(&world), 0);
+    world.sim.advance(Duration::from_secs(100));
+    let left = world.sim.disk().names(dir());
+    assert!(!left.iter().any(|name| name.ends_with(".deleted")), "{left:?}");
+    drop(log);
+    let world = world.power_cut();
+    let (log, report) = world.open(&small_segments());
+    assert!(report.damage.is_empty());
+    let marks = log.marks();
+    assert_eq!((marks.log_start(), marks.log_end()), (Offset(30), Offset(30)));
+    assert_eq!(world.append(&log, &[b"goes on"]).base_offset, Offset(30));
+}
+
+#[test]
+fn size_keeps_the_newest() {
+    let world = World::fresh();
+    let log = filled(&world, &Settings { retention_bytes: 3_000, ..small_segments() });
+    assert!(apply(&world, &log) > 0);
+    let bytes = log.bytes_between(log.marks().log_start(), end(&log));
+    assert!((3_000..4_100).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn deleted_records_do_not_come_back() {
+    let world = World::fresh();
+    let log = filled(&world, &small_segments());
+    let delete = |to| {
+        let log = log.clone();
+        world.sim.block_on(async move { log.delete_records(Offset(to)).await })
+    };
+    assert_eq!(delete(13).expect("within the log"), Offset(13));
+    assert_eq!(delete(5).expect("already deleted"), Offset(13));
+    assert_eq!(delete(31).expect_err("beyond the high watermark").kind(), Kind::Invalid);
+    assert!(matches!(log.read(Offset(12), 100, end(&log)), Read::OutOfRange));
+    assert!(apply(&world, &log) > 1, "whole segments below the start go");
+    drop(log);
+    let world = world.power_cut();
+    let (log, _) = world.open(&small_segments());
+    assert_eq!(log.marks().log_start(), Offset(13));
+}
+
+#[test]
+fn a_deleted_partition_leaves_nothing() {
+    let world = World::fresh();
+    let log = filled(&world, &small_segments());
+    world.send(&log, &[b"in flight"], &BatchOptions::default()).expect("taken");
+    let deleting = log.clone();
+    world.sim.block_on(async move { deleting.delete().await }).expect("deleted");
+    assert_eq!(world.sim.disk().names(Path::new("/data")), Vec::<String>::new());
+    let refused = world.send(&log, &[b"no"], &BatchOptions::default());
+    assert!(matches!(refused, Err(AppendError::Failed(_))));
+    drop(log);
+    world.sim.settle();
+    assert_eq!(world.pool.in_use_bytes(), 0, "its memory is back");
+}

@@ -1,0 +1,99 @@
+//! Segments roll, are sealed, and a start trusts what is sealed.
+
+use super::*;
+
+#[test]
+fn a_clean_stop_leaves_nothing_to_scan() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..20_u8 {
+        world.append(&log, &[&[n; 150]]);
+    }
+    let all = world.read_all(&log);
+    world.close(&log);
+    let world = world.power_cut();
+    let (log, report) = world.open(&small_segments());
+    assert_eq!((report.scanned_bytes, report.cut_bytes), (0, 0));
+    assert_eq!(world.read_all(&log), all);
+    world.append(&log, &[b"goes on in the last segment"]);
+    let more = world.read_all(&log);
+    drop(log);
+    let world = world.power_cut();
+    let (log, report) = world.open(&small_segments());
+    assert!(report.scanned_bytes < 1_100, "the last segment only: {}", report.scanned_bytes);
+    assert_eq!(world.read_all(&log), more);
+}
+
+#[test]
+fn a_start_reads_the_unsealed_part_only() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..50_u8 {
+        world.append(&log, &[&[n; 150]]);
+    }
+    drop(log);
+    let world = world.power_cut();
+    let (log, report) = world.open(&small_segments());
+    assert_eq!(end(&log), Offset(50));
+    assert!(report.scanned_bytes <= 2_000, "{}", report.scanned_bytes);
+}
+
+#[test]
+fn sealed_files_have_their_real_size_and_kafka_entries() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..10_u8 {
+        world.append(&log, &[&[n; 150]]);
+    }
+    let segment = world.sim.disk().content(&file("00000000000000000000.log")).expect("there");
+    let first = Header::from_prefix(&segment).expect("a batch");
+    let size = first.size_bytes();
+    assert_eq!(segment.len(), 1_000 / size * size);
+    let index = world.sim.disk().content(&file("00000000000000000000.index")).expect("there");
+    // The second batch is the first that starts more than the interval behind.
+    let entry = [1_i32.to_be_bytes(), i32::try_from(size).expect("small").to_be_bytes()].concat();
+    assert_eq!(index[..8], entry);
+    let times = world.sim.disk().content(&file("00000000000000000000.timeindex")).expect("there");
+    assert_eq!(times[..8], first.max_timestamp_ms.to_be_bytes());
+}
+
+#[test]
+fn an_empty_log_takes_no_disk_and_a_new_one_little() {
+    let world = World::fresh();
+    let (log, _) = world.open(&Settings::default());
+    assert_eq!(world.sim.disk().names(dir()), Vec::<String>::new());
+    world.append(&log, &[b"first"]);
+    let total: usize = world
+        .sim
+        .disk()
+        .names(dir())
+        .iter()
+        .filter_map(|name| world.sim.disk().content(&file(name)))
+        .map(|content| content.len())
+        .sum();
+    assert!(total <= 1 << 20, "{total}");
+}
+
+#[test]
+fn leader_epochs_survive() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..30_u8 {
+        let now_ms = world.sim.env().wall_ms();
+        let (header, bytes) = batch(&[&[n; 200]], now_ms, &BatchOptions::default());
+        let payload = Slice::copy_of(&bytes[HEADER_BYTES..]).into();
+        let epoch = LeaderEpoch(i32::from(n) / 10 * 2);
+        log.append_parts(&header, &payload, epoch, now_ms).expect("taken");
+        world.sim.settle();
+    }
+    let check = |log: &Log<FakeEnv>| {
+        assert_eq!(log.epoch_end(LeaderEpoch(0)), Some((LeaderEpoch(0), Offset(10))));
+        assert_eq!(log.epoch_end(LeaderEpoch(1)), Some((LeaderEpoch(0), Offset(10))));
+        assert_eq!(log.epoch_end(LeaderEpoch(9)), Some((LeaderEpoch(4), Offset(30))));
+        assert_eq!(log.latest_epoch(), Some(LeaderEpoch(4)));
+    };
+    check(&log);
+    drop(log);
+    let world = world.power_cut();
+    check(&world.open(&small_segments()).0);
+}
