@@ -8,6 +8,7 @@ mod bootstrap;
 mod consume;
 mod failure;
 mod output;
+mod produce;
 mod settings;
 mod topics;
 mod usage;
@@ -30,6 +31,8 @@ enum Command {
     /// Create, list, describe, alter and delete topics
     #[command(subcommand)]
     Topics(topics::Topics),
+    /// Send lines of standard input as records
+    Produce(Box<produce::Produce>),
     /// Print records of a topic
     Consume(Box<consume::Consume>),
 }
@@ -38,6 +41,7 @@ impl Command {
     fn run(self) -> Outcome {
         match self {
             Self::Topics(command) => command.run(),
+            Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
         }
     }
