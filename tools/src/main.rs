@@ -9,6 +9,7 @@ mod consume;
 mod failure;
 mod output;
 mod serve;
+mod produce;
 mod settings;
 mod topics;
 mod usage;
@@ -34,6 +35,8 @@ enum Command {
     /// Create, list, describe, alter and delete topics
     #[command(subcommand)]
     Topics(topics::Topics),
+    /// Send lines of standard input as records
+    Produce(Box<produce::Produce>),
     /// Print records of a topic
     Consume(Box<consume::Consume>),
 }
@@ -44,6 +47,7 @@ impl Command {
             Self::Serve(command) => command.run(),
             Self::Config(command) => command.run(),
             Self::Topics(command) => command.run(),
+            Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
         }
     }

@@ -21,8 +21,8 @@ use super::{
     protocol::{self, Versions},
 };
 use crate::wire::{
-    DecodeError, Encoder, ErrorCode, Request, RequestHeader, api_versions::ApiVersionsRequest,
-    frame::response_length,
+    ApiKey, DecodeError, Encoder, ErrorCode, Request, RequestHeader,
+    api_versions::ApiVersionsRequest, frame::response_length,
 };
 
 /// Memory for the headers of requests that are being sent, in bytes; payload is not copied there.
@@ -86,7 +86,8 @@ impl Link {
         // Version 3 is the newest that every broker since 2.4 takes; an older one answers a v0
         // body with UNSUPPORTED_VERSION.
         for version in [3, 0] {
-            let id = self.writer.send_version(&protocol::greeting(), version)?;
+            let id = self.writer.next_id();
+            self.writer.send_as(id, version, &protocol::greeting())?;
             let frame = self.receive(id, Instant::now() + self.request_timeout)?;
             let mut code = [0; 2];
             if frame.len() >= 6 {
@@ -188,13 +189,32 @@ impl Writer {
     /// # Errors
     /// `Protocol` without a common version, else the socket's.
     pub fn send<R: Request>(&mut self, request: &R, cap: i16) -> Result<(i32, i16)> {
-        let version = self.versions.pick(R::KEY, cap)?;
-        Ok((self.send_version(request, version)?, version))
+        let (id, version) = self.next(R::KEY, cap)?;
+        self.send_as(id, version, request)?;
+        Ok((id, version))
     }
 
-    fn send_version<R: Request>(&mut self, request: &R, version: i16) -> Result<i32> {
+    /// The correlation id of the next request, and the highest common version of `key` that is at
+    /// most `cap`; for a caller that has to know them before the answer can come.
+    ///
+    /// # Errors
+    /// `Protocol` without a common version.
+    pub fn next(&mut self, key: ApiKey, cap: i16) -> Result<(i32, i16)> {
+        let version = self.versions.pick(key, cap)?;
+        Ok((self.next_id(), version))
+    }
+
+    fn next_id(&mut self) -> i32 {
         let id = self.next_correlation_id;
         self.next_correlation_id = id.wrapping_add(1) & i32::MAX;
+        id
+    }
+
+    /// Sends `request` under the id and version of [`Writer::next`].
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be said so, else the socket's.
+    pub fn send_as<R: Request>(&mut self, id: i32, version: i16, request: &R) -> Result<()> {
         let header = RequestHeader {
             key: R::KEY,
             version,
@@ -206,8 +226,7 @@ impl Writer {
             .request(&header, request)
             .map_err(|error| ClientError::invalid(format!("{:?}: {error}", R::KEY)))?;
         write_chain(&mut self.stream, &frame)
-            .map_err(|error| ClientError::from_io(&self.address, &error))?;
-        Ok(id)
+            .map_err(|error| ClientError::from_io(&self.address, &error))
     }
 
     /// The answer to a request `R` of `version` in `frame`, with its correlation id.

@@ -24,7 +24,7 @@ use crate::wire::{
 };
 
 /// Kafka's `retry.backoff.max.ms`.
-const BACKOFF_MAX_MS: u64 = 1_000;
+pub const BACKOFF_MAX_MS: u64 = 1_000;
 
 /// A wait that doubles with each failure, up to a second.
 #[derive(Clone, Copy, Debug)]

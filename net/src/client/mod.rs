@@ -17,4 +17,5 @@ pub mod link;
 pub mod links;
 pub mod murmur2;
 pub mod partitioner;
+pub mod producer;
 pub mod protocol;
