@@ -217,6 +217,7 @@ fn run(installation: &Installation, folder: &Path, heap_mib: u32) -> io::Result<
     let log = File::options().create(true).append(true).open(folder.join("server.log"))?;
     let mut java = installation.java("kafka.Kafka", heap_mib);
     java.arg(folder.join("server.properties")).stdin(Stdio::null());
+    kernel::end_with_parent(&mut java);
     java.stdout(log.try_clone()?).stderr(log).spawn()
 }
 

@@ -16,8 +16,10 @@ const CLIENT_HEAP_MIB: u32 = 1024;
 pub struct Load {
     /// Bytes of each record's value.
     pub record_bytes: usize,
-    /// Records of a run.
+    /// Records of a run, those of the warm-up included.
     pub records: u64,
+    /// Records at the start of a run that latency and rate leave out: the client is a fresh JVM.
+    pub warm_up_records: u64,
     /// Records per second, or -1 for as fast as it goes.
     pub records_per_second: i64,
     /// Producer settings over Kafka's defaults.
@@ -85,6 +87,7 @@ impl Load {
         let mut arguments = vec!["--topic".to_owned(), topic.to_owned()];
         let mut push = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         push("--num-records", self.records.to_string());
+        push("--warmup-records", self.warm_up_records.to_string());
         push("--record-size", self.record_bytes.to_string());
         push("--throughput", self.records_per_second.to_string());
         push("--bootstrap-server", bootstrap.to_string());
@@ -127,7 +130,8 @@ fn to_f64(count: u64) -> f64 {
     )
 }
 
-/// Reads a summary line: "N records sent, R records/sec (M MB/sec), A ms avg latency, X ms max
+/// Reads a summary line, of which the tool prints one for the whole run and then one for all but
+/// the warm-up: "N records sent, R records/sec (M MB/sec), A ms avg latency, X ms max
 /// latency, P ms 50th, P ms 95th, P ms 99th, P ms 99.9th."
 fn summary(line: &str) -> Option<Run> {
     if !line.contains("99.9th") {
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_summary_of_the_tool_is_read() {
-        let line = "400000 records sent, 19998.5 records/sec (19.53 MB/sec), 2.33 ms avg latency, \
+        let line = "30000 steady state records sent, 19998.5 records/sec (19.53 MB/sec), 2.33 ms avg latency, \
                     180.00 ms max latency, 1 ms 50th, 8 ms 95th, 23 ms 99th, 91 ms 99.9th.";
         let run = summary(line).expect("a summary");
         assert_eq!(run.figures()[..7], [19_998.5, 2.33, 180.0, 1.0, 8.0, 23.0, 91.0]);

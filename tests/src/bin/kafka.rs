@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An interrupt ends Kafka with us: both are in the terminal's foreground group.
+/// Kafka ends with this process, however that ends.
 fn start(words: &[&str]) -> io::Result<bool> {
     let port = words.first().and_then(|word| word.parse().ok());
     let pairs = words.iter().filter_map(|word| word.split_once('='));

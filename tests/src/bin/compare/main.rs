@@ -58,7 +58,8 @@ fn compare(options: &Options) -> io::Result<()> {
     let theirs = Kafka::start(kafka::Options { folder, ..kafka::Options::default() })?;
     let brokers = Brokers { ours, theirs };
     let manifest = Manifest::new(scratch.path(), broker::binary());
-    let name = format!("{}-{}", manifest.date, manifest.host_kind);
+    let suffix = if against_kafka() { "-kafka-against-itself" } else { "" };
+    let name = format!("{}-{}{suffix}", manifest.date, manifest.host_kind);
     let folder = options.results.join(name);
     for scenario in &options.scenarios {
         let comparison = run_scenario(&brokers, scenario, options)?;

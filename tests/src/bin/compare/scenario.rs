@@ -9,7 +9,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows, in a sentence.
     pub shows: &'static str,
-    /// What the client does; `records` is set by [`Scenario::for_seconds`].
+    /// What the client does; its records are set by [`Scenario::for_seconds`].
     pub load: Load,
     /// Records per second that either side is expected to reach, to size a run.
     pub expected_rate: u64,
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Scenario> {
     let load = |record_bytes, records_per_second, producer: &[(&str, &str)]| {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let producer = producer.iter().map(owned).collect();
-        Load { record_bytes, records: 0, records_per_second, producer }
+        Load { record_bytes, records: 0, warm_up_records: 0, records_per_second, producer }
     };
     let steady = load(1024, 20_000, &[("linger.ms", "0"), ("acks", "all")]);
     let fast = |record_bytes| load(record_bytes, -1, &[("acks", "all")]);
@@ -64,11 +64,14 @@ pub fn all() -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// The same, with as many records as take about so long.
+    /// The same, with as many records as take about so long, after a warm-up of the client that
+    /// takes a quarter of that.
     #[must_use]
     pub fn for_seconds(&self, seconds: u64) -> Self {
         let mut sized = self.clone();
-        sized.load.records = self.expected_rate * seconds.max(1);
+        let records = self.expected_rate * seconds.max(1);
+        sized.load.warm_up_records = records / 4;
+        sized.load.records = records + records / 4;
         sized
     }
 }
