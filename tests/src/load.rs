@@ -157,8 +157,9 @@ mod tests {
 
     #[test]
     fn the_summary_of_the_tool_is_read() {
-        let line = "30000 steady state records sent, 19998.5 records/sec (19.53 MB/sec), 2.33 ms avg latency, \
-                    180.00 ms max latency, 1 ms 50th, 8 ms 95th, 23 ms 99th, 91 ms 99.9th.";
+        let line = "30000 steady state records sent, 19998.5 records/sec (19.53 MB/sec), 2.33 ms \
+                    avg latency, 180.00 ms max latency, 1 ms 50th, 8 ms 95th, 23 ms 99th, 91 ms \
+                    99.9th.";
         let run = summary(line).expect("a summary");
         assert_eq!(run.figures()[..7], [19_998.5, 2.33, 180.0, 1.0, 8.0, 23.0, 91.0]);
         assert_eq!(summary("100 records sent, 20.0 records/sec (0.02 MB/sec), 2 ms avg"), None);
