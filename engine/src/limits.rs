@@ -8,6 +8,9 @@ pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
 /// Sizes of pooled buffers, in bytes, ascending.
 pub const BUFFER_CLASS_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
+/// Free buffers of each class that a shard keeps after its regular upkeep.
+pub const BUFFERS_KEPT_PER_CLASS: usize = 64;
+
 /// Size of one receive buffer, in bytes (research: 16 KiB and 256 KiB are both slower).
 pub const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 
@@ -29,14 +32,28 @@ pub const READ_CHUNK_BYTES: usize = 256 << 10;
 /// Messages waiting from one shard to another, per direction.
 pub const MAILBOX_DEPTH: usize = 4096;
 
+/// Size of an encoded header between shards, in bytes; the largest carries a batch header.
+pub const HOP_FRAME_BYTES: usize = 160;
+
 /// Submission queue entries of a shard's ring.
 pub const RING_ENTRIES: u32 = 512;
 
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 4096;
 
+/// Threads of a process for work that may block; more in flight than disks take does not help.
+pub const BLOCKING_THREADS: usize = 4;
+
 /// Batches remembered per producer id and partition (KIP-98's five requests in flight).
 pub const PRODUCER_BATCHES_KEPT: usize = 5;
+
+/// Most bytes that the records of one batch may take once decompressed. Kafka has no such bound,
+/// so a few KiB of zstd can cost it gigabytes; clients fill batches by uncompressed size, about
+/// `batch.size` or one record of at most `max.request.size` (1 MiB), far below.
+pub const DECOMPRESSED_BATCH_CAP_BYTES: usize = 64 << 20;
+
+/// Faulty records named in the answer to one batch; the rest only count.
+pub const RECORD_ERRORS_MAX: usize = 1024;
 
 /// Shards of one process.
 pub const SHARDS_MAX: usize = 256;
@@ -57,3 +74,89 @@ const _: () =
     assert!(RECEIVE_BUFFERS_PER_SHARD * RECEIVE_BUFFER_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);
 // One connection can never hold all receive buffers of its shard.
 const _: () = assert!(RECEIVE_BUFFERS_PER_CONNECTION * 2 <= RECEIVE_BUFFERS_PER_SHARD);
+
+/// Largest append chunk of one log, in bytes; a quiet log starts with the smallest buffer class.
+pub const TAIL_CHUNK_MAX_BYTES: usize = 256 << 10;
+
+/// Bytes of batches between two remembered batch positions of a log's tail in memory.
+pub const TAIL_POINT_BYTES: u64 = 4096;
+
+/// Bytes of one log appended but not yet taken by the device, beyond which appends wait.
+pub const UNWRITTEN_PER_LOG_BYTES: usize = 16 << 20;
+
+/// Smallest and first step of zeroing ahead of the appends, in bytes.
+pub const PREPARE_STEP_MIN_BYTES: u64 = 64 << 10;
+
+/// Largest step of zeroing ahead of the appends, in bytes.
+pub const PREPARE_STEP_MAX_BYTES: u64 = 8 << 20;
+
+/// Largest index file read into memory, in bytes: Kafka's default of `segment.index.bytes`, doubled.
+pub const INDEX_FILE_CAP_BYTES: u64 = 20 << 20;
+
+/// Largest of the log's other small files, in bytes.
+pub const SMALL_FILE_CAP_BYTES: u64 = 64 << 20;
+
+/// Memory of the indexes of sealed segments that one volume caches, in bytes.
+pub const INDEX_CACHE_BYTES: usize = 32 << 20;
+
+/// Files of sealed segments that one volume keeps open for readers.
+pub const OPEN_SEALED_FILES: usize = 256;
+
+/// Bytes by which a deleted segment shrinks at a time before it is unlinked.
+pub const TRUNCATE_STEP_BYTES: u64 = 64 << 20;
+
+/// Bytes read at a time in a search by timestamp.
+pub const TIMESTAMP_READ_BYTES: usize = 64 << 10;
+
+/// Share of a shard's buffers that written tail chunks may hold for readers.
+pub const TAIL_BUDGET_SHARE: usize = 2;
+
+/// Silence after which a log gives its tail back, in milliseconds.
+pub const TAIL_IDLE_MS: i64 = 10_000;
+
+/// Pause between two rounds of a volume's care for quiet logs, in milliseconds.
+pub const CARE_INTERVAL_MS: u64 = 2_000;
+
+/// Bytes made durable since the last durable-end record, beyond which a new one is written.
+pub const DURABLE_RECORD_BYTES: u64 = 64 << 20;
+
+// A chunk comes from the pool, and zeroing steps and writes are direct.
+const _: () = assert!(TAIL_CHUNK_MAX_BYTES == BUFFER_CLASS_BYTES[3]);
+const _: () = assert!(PREPARE_STEP_MIN_BYTES.is_multiple_of(DIRECT_ALIGNMENT_BYTES as u64));
+const _: () = assert!(PREPARE_STEP_MAX_BYTES.is_multiple_of(PREPARE_STEP_MIN_BYTES));
+// One log alone never takes the larger part of the buffers from the others.
+const _: () = assert!(UNWRITTEN_PER_LOG_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);
+
+/// Partitions of one topic: what one node opens in reasonable time, as Kafka's bound per request.
+pub const TOPIC_PARTITIONS_MAX: usize = 10_000;
+
+/// Partitions of all topics together.
+pub const PARTITIONS_MAX: usize = 100_000;
+
+/// Bytes of one topic setting's value in the metadata log.
+pub const METADATA_VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// Metadata commands that wait for the writer.
+pub const METADATA_COMMANDS_QUEUED: usize = 1024;
+
+/// Bytes of records after which a group of metadata commands is committed.
+pub const METADATA_GROUP_BYTES: usize = 1 << 20;
+
+/// Longest group of records in the metadata log; a longer declared length is corruption.
+pub const METADATA_FRAME_BYTES_MAX: usize = 4 << 20;
+
+/// Metadata log length beyond which a snapshot replaces it, unless the snapshot is as long.
+pub const METADATA_LOG_BYTES: u64 = 4 << 20;
+
+/// Longest metadata log or snapshot that is read at start.
+pub const METADATA_FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Producer ids reserved at a time (KIP-730).
+pub const PRODUCER_ID_BLOCK: i32 = 1000;
+
+// A group that is just short of its bound plus the longest record (a topic with all partitions, 64
+// bytes each being generous, and 64 settings of the longest value) still is one frame.
+const _: () = assert!(
+    METADATA_GROUP_BYTES + TOPIC_PARTITIONS_MAX * 64 + 64 * METADATA_VALUE_BYTES_MAX
+        <= METADATA_FRAME_BYTES_MAX
+);

@@ -48,6 +48,23 @@ impl fmt::Display for TopicId {
     }
 }
 
+/// The 22 characters of base64url by which Kafka shows a UUID.
+#[must_use]
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut out = String::with_capacity(22);
+    for chunk in uuid.chunks(3) {
+        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - chunk.len()));
+        for digit in 0..=chunk.len() {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            let digit = usize::try_from(value).ok().and_then(|value| DIGITS.get(value));
+            out.push(char::from(*digit.expect("six bits")));
+        }
+    }
+    out
+}
+
 /// Index of a partition in its topic, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionIndex(pub i32);

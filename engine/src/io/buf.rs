@@ -402,6 +402,15 @@ impl IoRange {
         unsafe { self.block.as_ref().memory.as_ptr().add(self.start) }
     }
 
+    /// The bytes as a device would read them now, for the fake disk: on the writer's thread only.
+    #[cfg(any(test, feature = "fake-io"))]
+    #[must_use]
+    pub fn copy_bytes(&self) -> Vec<u8> {
+        // SAFETY: the block is alive and zeroed or written from its allocation on; the fake disk
+        // runs on the only thread that appends to it, so nothing writes meanwhile.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }.to_vec()
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {

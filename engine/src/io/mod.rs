@@ -8,6 +8,17 @@
 //! but interrupted and short transfers.
 
 pub mod buf;
+#[cfg(any(test, feature = "fake-io"))]
+pub mod fake;
+pub mod file;
+mod local;
+pub mod mesh;
+pub mod net;
+pub mod oneshot;
+mod port;
+pub mod runtime;
+mod sys;
+mod uring;
 
 use std::{future::Future, io, path::Path, time::Duration};
 

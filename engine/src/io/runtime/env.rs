@@ -1,0 +1,125 @@
+//! The real world of a shard: clocks, randomness, tasks.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    future::Future,
+    rc::Rc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use glommio::TaskQueueHandle;
+
+use super::tasks;
+use crate::io::{Clock, Entropy, Spawn, local::Local, sys};
+
+const RANDOM_BYTES: usize = 256;
+
+/// Time, randomness and tasks of the shard it was made on; clones share them.
+#[derive(Clone)]
+pub struct RealEnv {
+    world: Rc<World>,
+}
+
+struct World {
+    local: Rc<Local>,
+    hot: TaskQueueHandle,
+    background: TaskQueueHandle,
+    random: RefCell<Random>,
+}
+
+/// Random bytes fetched ahead.
+struct Random {
+    bytes: [u8; RANDOM_BYTES],
+    used: usize,
+}
+
+impl fmt::Debug for RealEnv {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RealEnv(shard {})", self.world.local.port.shard)
+    }
+}
+
+impl RealEnv {
+    pub(super) fn new(local: Rc<Local>, hot: TaskQueueHandle, background: TaskQueueHandle) -> Self {
+        let random = RefCell::new(Random { bytes: [0; RANDOM_BYTES], used: RANDOM_BYTES });
+        Self { world: Rc::new(World { local, hot, background, random }) }
+    }
+
+    /// Starts `task` in a queue of the executor, which runs it to its end or to the shard's.
+    pub(super) fn start(
+        &self,
+        task: impl Future<Output = ()> + 'static,
+        queue: TaskQueueHandle,
+    ) -> glommio::Task<()> {
+        let task = tasks::prepare(self.world.local.clone(), task);
+        glommio::spawn_local_into(task, queue).expect("the queues live as long as the executor")
+    }
+
+    pub(super) fn hot(&self) -> TaskQueueHandle {
+        self.world.hot
+    }
+}
+
+impl Clock for RealEnv {
+    fn wall_ms(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        // A clock before 1970 is as wrong as it gets; 0 sorts before every real time.
+        now.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        sys::monotonic_ns()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        // The result tells only that the time is over.
+        let _ = self.world.local.ring.timeout(duration).await;
+    }
+}
+
+impl Entropy for RealEnv {
+    fn next_u64(&self) -> u64 {
+        let mut random = self.world.random.borrow_mut();
+        if random.used == RANDOM_BYTES {
+            sys::fill_random(&mut random.bytes);
+            random.used = 0;
+        }
+        let mut word = [0; 8];
+        word.copy_from_slice(&random.bytes[random.used..random.used + 8]);
+        random.used += 8;
+        u64::from_ne_bytes(word)
+    }
+}
+
+impl Spawn for RealEnv {
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.start(task, self.world.hot).detach();
+    }
+
+    fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
+        self.start(task, self.world.background).detach();
+    }
+
+    async fn yield_now(&self) {
+        let local = &self.world.local;
+        // A driver asleep hears of completions late while the shard is busy otherwise.
+        local.ring.nudge();
+        if local.port.has_rung() {
+            local.ring.wake_driver();
+        }
+        let executor = glommio::executor();
+        if executor.current_task_queue() == self.world.background {
+            executor.yield_task_queue_now().await;
+        } else {
+            executor.yield_now().await;
+        }
+    }
+
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        self.world.local.blocking.run(work).await
+    }
+}

@@ -1,0 +1,200 @@
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::io::{Clock, Entropy, Spawn, oneshot};
+
+/// Runs `main` on one shard and returns when the shard has ended.
+fn on_one_shard<T: Future<Output = ()> + 'static>(
+    main: impl Fn(ShardContext<u64>) -> T + Send + Sync + 'static,
+) {
+    run_shards(&RuntimeOptions::for_tests(1), main).expect("starts").join().expect("ends");
+}
+
+#[test]
+fn sleeps_last_as_long_as_asked() {
+    on_one_shard(|shard| async move {
+        for asked_ms in [0, 1, 5, 20] {
+            let start = Instant::now();
+            shard.env.sleep(Duration::from_millis(asked_ms)).await;
+            let took = start.elapsed();
+            assert!(took >= Duration::from_millis(asked_ms), "{took:?} for {asked_ms} ms");
+            assert!(took < Duration::from_millis(asked_ms + 150), "{took:?} for {asked_ms} ms");
+        }
+    });
+}
+
+#[test]
+fn a_dropped_sleep_leaves_no_operation_behind() {
+    on_one_shard(|shard| async move {
+        let mut long = Box::pin(shard.env.sleep(Duration::from_secs(3600)));
+        let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(long.as_mut().poll(cx))).await;
+        assert!(poll.is_pending());
+        drop(long);
+        // Ending the shard waits for the last completion: at once, not in an hour.
+    });
+}
+
+#[test]
+fn an_idle_shard_sleeps() {
+    let used = Arc::new(AtomicU64::new(0));
+    let seen = used.clone();
+    on_one_shard(move |shard| {
+        let used = used.clone();
+        async move {
+            shard.env.sleep(Duration::from_millis(50)).await;
+            let before = thread_cpu_ns();
+            shard.env.sleep(Duration::from_millis(500)).await;
+            used.store(thread_cpu_ns() - before, Ordering::Relaxed);
+        }
+    });
+    let used_ns = seen.load(Ordering::Relaxed);
+    assert!(used_ns < 5_000_000, "an idle half second took {used_ns} ns of CPU");
+}
+
+fn thread_cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("proc is mounted");
+    let first = stat.split_whitespace().next().expect("three numbers");
+    first.parse().expect("a number")
+}
+
+#[test]
+fn tasks_run_in_both_queues_and_are_dropped_at_the_end() {
+    struct CountDrop(Arc<AtomicUsize>);
+    impl Drop for CountDrop {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let seen = drops.clone();
+    on_one_shard(move |shard| {
+        let drops = drops.clone();
+        async move {
+            let ran = Rc::new(Cell::new(0));
+            for background in [false, true] {
+                let (ran, env) = (ran.clone(), shard.env.clone());
+                let task = async move {
+                    for _ in 0..100 {
+                        ran.update(|count| count + 1);
+                        env.yield_now().await;
+                    }
+                };
+                if background {
+                    shard.env.spawn_background(task);
+                } else {
+                    shard.env.spawn(task);
+                }
+                let (held, env) = (CountDrop(drops.clone()), shard.env.clone());
+                shard.env.spawn(async move {
+                    let _held = held;
+                    env.sleep(Duration::from_secs(3600)).await;
+                });
+            }
+            while ran.get() < 200 {
+                shard.env.sleep(Duration::from_millis(1)).await;
+            }
+            assert_ne!(shard.env.next_u64(), shard.env.next_u64());
+        }
+    });
+    assert_eq!(seen.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn blocking_work_leaves_the_shard_running() {
+    on_one_shard(|shard| async move {
+        let ticks = Rc::new(Cell::new(0));
+        let (counted, env) = (ticks.clone(), shard.env.clone());
+        shard.env.spawn(async move {
+            loop {
+                env.sleep(Duration::from_millis(1)).await;
+                counted.update(|count| count + 1);
+            }
+        });
+        let answer = shard
+            .env
+            .run_blocking(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                42
+            })
+            .await;
+        assert_eq!(answer, 42);
+        assert!(ticks.get() >= 5, "{} ticks in 100 ms", ticks.get());
+    });
+}
+
+#[test]
+fn a_foreign_thread_fulfils_a_oneshot() {
+    on_one_shard(|shard| async move {
+        for pause_us in [0, 10, 100, 5000] {
+            let (sender, receiver) = oneshot::channel();
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_micros(pause_us));
+                sender.send(pause_us);
+            });
+            assert_eq!(receiver.await, Ok(pause_us));
+            thread.join().expect("no panic");
+        }
+        let (sender, receiver) = oneshot::channel::<u64>();
+        drop(sender);
+        assert_eq!(receiver.await, Err(oneshot::Cancelled));
+        let (sender, receiver) = oneshot::channel();
+        let env = shard.env.clone();
+        shard.env.spawn(async move {
+            env.sleep(Duration::from_millis(1)).await;
+            sender.send(7);
+        });
+        assert_eq!(receiver.await, Ok(7));
+    });
+}
+
+#[test]
+fn messages_go_between_shards_and_from_outside_in_order() {
+    const ROUNDS: u64 = 200;
+    const FLOOD: u64 = 50_000;
+    let shards = run_shards(&RuntimeOptions::for_tests(2), |shard: ShardContext<u64>| async move {
+        let other = ShardId(1 - shard.id.0);
+        if shard.id == ShardId(0) {
+            assert_eq!(shard.mesh.recv().await, 77, "the outside starts it");
+            for round in 0..ROUNDS {
+                shard.mesh.send(other, round).await.expect("the other shard runs");
+                assert_eq!(shard.mesh.recv().await, round);
+            }
+            for number in 0..FLOOD {
+                shard.mesh.send(other, number).await.expect("the other shard runs");
+            }
+            assert_eq!(shard.mesh.recv().await, FLOOD);
+        } else {
+            for _ in 0..ROUNDS {
+                let message = shard.mesh.recv().await;
+                shard.mesh.send(other, message).await.expect("the other shard runs");
+            }
+            for number in 0..FLOOD {
+                assert_eq!(shard.mesh.recv().await, number);
+            }
+            shard.mesh.send(other, FLOOD).await.expect("the other shard runs");
+        }
+    })
+    .expect("starts");
+    let remote = shards.remote();
+    std::thread::sleep(Duration::from_millis(20));
+    remote.send(ShardId(0), 77).expect("shard 0 runs");
+    shards.join().expect("ends");
+    assert_eq!(remote.send(ShardId(0), 1), Err(1), "an ended shard refuses");
+}
+
+#[test]
+fn options_that_cannot_work_are_refused_in_one_line() {
+    let many = RuntimeOptions { shards: 200, ..RuntimeOptions::default() };
+    for options in [many, RuntimeOptions { shards: 0, ..RuntimeOptions::default() }] {
+        let error = run_shards(&options, |_: ShardContext<u64>| async {}).expect_err("refused");
+        assert!(!error.to_string().contains('\n'));
+    }
+}

@@ -1,0 +1,269 @@
+//! Reading from the file: what the tail no longer has. Bytes go from disk into pooled buffers and
+//! out as they lie; only headers are looked at, to cut at batch boundaries.
+//!
+//! Failure: a header that cannot be is `Corrupt` and never served; nothing is repaired here.
+
+use std::{io, rc::Rc};
+
+use super::{
+    cache::Cached,
+    index::Indexes,
+    read::ColdRead,
+    recover::load_indexes,
+    scan::{DenseFrom, Scanner},
+    segment::{LOG_SUFFIX, Phase, file_name, in_memory},
+    state::{FileOf, Shared},
+};
+use crate::{
+    batch::{HEADER_BYTES, Header},
+    error::{Error, Kind, Result},
+    io::{Disk, DiskFile, Env, OpenMode, buf::Chain},
+    limits::READ_CHUNK_BYTES,
+    types::Offset,
+};
+
+/// A first read takes at least this much, so that an index interval is skipped in one.
+const FIRST_READ_BYTES: usize = 16 << 10;
+
+/// A segment as a reader needs it.
+struct Source<F> {
+    file: Rc<F>,
+    base: Offset,
+    size: u64,
+    position: u64,
+}
+
+/// Whole batches from the one that holds `read.from` on.
+pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) -> Result<Chain> {
+    let mut from = read.from;
+    loop {
+        let Some(source) = source(shared, from).await? else {
+            let text = format!("{}: offset {from} has been deleted", shared.dir.display());
+            return Err(Error::new(Kind::Invalid, text));
+        };
+        let base = source.base;
+        let mut walk = Walk { source, at: 0, chain: Chain::new(), from, last: None };
+        let chain = walk
+            .collect(read.max_bytes, read.up_to)
+            .await
+            .map_err(|error| read_error(shared, base, &error))?;
+        if !chain.is_empty() {
+            return Ok(chain);
+        }
+        // The offset lies in a gap at the end of the segment.
+        match next_base(shared, base) {
+            Some(next) if next < read.up_to => from = next,
+            _ => return Ok(chain),
+        }
+    }
+}
+
+fn read_error<E: Env>(shared: &Rc<Shared<E>>, base: Offset, error: &io::Error) -> Error {
+    let path = shared.dir.join(file_name(base, LOG_SUFFIX));
+    if error.kind() == io::ErrorKind::InvalidData {
+        return Error::new(Kind::Corrupt, format!("{}: {error}", path.display()));
+    }
+    Error::from_io(&path.display().to_string(), error)
+}
+
+fn next_base<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> Option<Offset> {
+    let state = shared.state.borrow();
+    let next = state.segments.partition_point(|segment| segment.base <= base);
+    state.segments.get(next).map(|segment| segment.base)
+}
+
+/// The file that holds `offset` and where in it to start; `None` when it was deleted.
+async fn source<E: Env>(
+    shared: &Rc<Shared<E>>,
+    offset: Offset,
+) -> Result<Option<Source<FileOf<E>>>> {
+    let base = {
+        let state = shared.state.borrow();
+        let next = state.segments.partition_point(|segment| segment.base <= offset);
+        next.checked_sub(1).map(|at| state.segments[at].base)
+    };
+    let Some(base) = base else { return Ok(None) };
+    let Some(file) = open_file(shared, base).await? else { return Ok(None) };
+    let Some(indexes) = indexes(shared, base).await? else { return Ok(None) };
+    let state = shared.state.borrow();
+    let at = state.segments.partition_point(|segment| segment.base < base);
+    let found = state.segments.get(at).filter(|segment| segment.base == base);
+    Ok(found.map(|segment| {
+        let size = state.written_size(segment);
+        let position = indexes.position(base, offset, segment.growing.entries());
+        Source { file, base, size, position }
+    }))
+}
+
+/// The segment's file, opened if need be.
+pub(super) async fn open_file<E: Env>(
+    shared: &Rc<Shared<E>>,
+    base: Offset,
+) -> Result<Option<Rc<FileOf<E>>>> {
+    match shared.state.borrow_mut().segment(base) {
+        None => return Ok(None),
+        Some(segment) => {
+            if let Some(file) = &segment.file {
+                return Ok(Some(file.clone()));
+            }
+        }
+    }
+    let path = shared.dir.join(file_name(base, LOG_SUFFIX));
+    let opened = shared.disk().open(&path, OpenMode::Read).await;
+    let file = Rc::new(opened.map_err(|error| read_error(shared, base, &error))?);
+    if let Some(segment) = shared.state.borrow_mut().segment(base)
+        && segment.phase == Phase::Sealed
+    {
+        segment.file.get_or_insert_with(|| file.clone());
+        shared.volume.note_cached(shared, base, Cached::File);
+    }
+    Ok(Some(file))
+}
+
+/// Where a segment's index lies: in memory while it grows, else shared out of the cache.
+pub(super) enum Found {
+    Growing,
+    Sealed(Rc<Indexes>),
+}
+
+impl Found {
+    fn position(&self, base: Offset, offset: Offset, growing: &Indexes) -> u64 {
+        match self {
+            Self::Growing => growing.position_before(base, offset),
+            Self::Sealed(indexes) => indexes.position_before(base, offset),
+        }
+    }
+
+    /// See [`Indexes::offset_before`].
+    pub(super) fn offset_before(&self, base: Offset, time_ms: i64, growing: &Indexes) -> Offset {
+        match self {
+            Self::Growing => growing.offset_before(base, time_ms),
+            Self::Sealed(indexes) => indexes.offset_before(base, time_ms),
+        }
+    }
+}
+
+/// The segment's indexes, loaded and checked at first use, rebuilt when damaged; `None` when the
+/// segment is gone.
+pub(super) async fn indexes<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> Result<Option<Found>> {
+    let record = match shared.state.borrow_mut().segment(base) {
+        None => return Ok(None),
+        Some(segment) if segment.phase != Phase::Sealed => return Ok(Some(Found::Growing)),
+        Some(segment) => {
+            if let Some(indexes) = &segment.cached {
+                return Ok(Some(Found::Sealed(indexes.clone())));
+            }
+            segment.seal
+        }
+    };
+    let record = record.expect("a sealed segment has its record");
+    let loaded = load_indexes(shared.disk(), &shared.dir, &record).await;
+    let loaded = loaded.map_err(|error| read_error(shared, base, &error))?;
+    let indexes = match loaded {
+        Some(indexes) => indexes,
+        None => rebuild(shared, base, record.size).await?,
+    };
+    let indexes = Rc::new(indexes);
+    let mut state = shared.state.borrow_mut();
+    let bytes = indexes.held_bytes();
+    if let Some(segment) = state.segment(base) {
+        segment.cached = Some(indexes.clone());
+    }
+    drop(state);
+    shared.volume.note_cached(shared, base, Cached::Indexes(bytes));
+    Ok(Some(Found::Sealed(indexes)))
+}
+
+/// The indexes of a sealed segment by a walk over its headers.
+async fn rebuild<E: Env>(shared: &Rc<Shared<E>>, base: Offset, size: u64) -> Result<Indexes> {
+    let interval = shared.state.borrow().settings.index_interval_bytes;
+    let Some(file) = open_file(shared, base).await? else { return Ok(Indexes::default()) };
+    let mut scanner = Scanner::new((*file).clone(), size, base, DenseFrom::NEVER);
+    let mut segment = super::segment::Segment::<FileOf<E>>::empty(base, 0, 0);
+    let next = async |scanner: &mut Scanner<FileOf<E>>| {
+        scanner.next_header().await.map_err(|error| read_error(shared, base, &error))
+    };
+    while let Some(header) = next(&mut scanner).await? {
+        segment.add(&header, interval);
+    }
+    segment.growing.add_time(base, (segment.max_timestamp_ms, segment.max_timestamp_offset));
+    Ok(segment.growing.into_entries())
+}
+
+/// A walk over one segment's headers that keeps the bytes it read.
+struct Walk<F> {
+    source: Source<F>,
+    /// Offset in `chain` of the batch looked at.
+    at: usize,
+    /// What was read from `source.position` on.
+    chain: Chain,
+    from: Offset,
+    last: Option<Offset>,
+}
+
+impl<F: DiskFile> Walk<F> {
+    async fn collect(&mut self, max_bytes: usize, up_to: Offset) -> io::Result<Chain> {
+        let mut start = None;
+        let mut end = 0;
+        while let Some(header) = self.header(max_bytes).await? {
+            if start.is_none() && header.last_offset() < self.from {
+                self.skip(header.size_bytes());
+                continue;
+            }
+            let first = *start.get_or_insert(self.at);
+            let next = self.at + header.size_bytes();
+            if header.next_offset() > up_to || (next - first > max_bytes && end > first) {
+                break;
+            }
+            end = next;
+            self.at = next;
+            if end - first >= max_bytes {
+                break;
+            }
+        }
+        let Some(first) = start.filter(|first| end > *first) else { return Ok(Chain::new()) };
+        while self.chain.len() < end {
+            self.load(end - self.chain.len()).await?;
+        }
+        Ok(self.chain.sub(first..end))
+    }
+
+    /// Steps over a batch before the one asked for, and forgets its bytes.
+    fn skip(&mut self, bytes: usize) {
+        let loaded = self.chain.len();
+        self.chain = if bytes < loaded { self.chain.sub(bytes..loaded) } else { Chain::new() };
+        self.source.position += bytes as u64;
+    }
+
+    /// The header at `at`; `None` at the end of the segment.
+    async fn header(&mut self, max_bytes: usize) -> io::Result<Option<Header>> {
+        let behind = self.source.position + self.at as u64;
+        if behind >= self.source.size {
+            return Ok(None);
+        }
+        while self.chain.len() < self.at + HEADER_BYTES {
+            self.load(max_bytes.max(FIRST_READ_BYTES)).await?;
+        }
+        let header = Header::from_chain(&self.chain, self.at)
+            .filter(Header::is_plausible)
+            .filter(|header| behind + header.size_bytes() as u64 <= self.source.size)
+            .filter(|header| self.last.is_none_or(|last| header.base_offset > last));
+        let Some(header) = header else {
+            let text = format!("no batch at file position {behind}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        };
+        self.last = Some(header.last_offset());
+        Ok(Some(header))
+    }
+
+    async fn load(&mut self, wanted: usize) -> io::Result<()> {
+        let at = self.source.position + self.chain.len() as u64;
+        let left = in_memory(self.source.size.saturating_sub(at));
+        let piece = self.source.file.read_at(at, wanted.min(READ_CHUNK_BYTES).min(left)).await?;
+        if piece.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.chain.push(piece);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! What lies in a log's directory at start: names, seal records, snapshots and lengths, before any
+//! batch is read. Knows every file name of a partition's directory; changes nothing.
+
+use std::{collections::BTreeSet, io, path::Path, rc::Rc};
+
+use super::{
+    checkpoint::{self, Checkpoint},
+    epochs::{self, Epochs},
+    producers::Producers,
+    scan::DenseFrom,
+    seal::SealRecord,
+    segment::{DELETED_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, SEAL_SUFFIX, file_name, parse_name},
+    snapshot,
+};
+use crate::{
+    io::{Disk, DiskFile, OpenMode},
+    limits::SMALL_FILE_CAP_BYTES,
+    types::Offset,
+};
+
+/// The entries of a partition's directory, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) logs: Vec<Offset>,
+    pub(super) seals: BTreeSet<Offset>,
+    pub(super) snapshots: Vec<Offset>,
+    pub(super) deleted: Vec<String>,
+    has_checkpoint: bool,
+    has_epochs: bool,
+}
+
+impl Names {
+    /// Sorts the names of a directory out; unknown ones are left alone.
+    pub(super) fn of(entries: Vec<String>) -> Self {
+        let mut names = Self::default();
+        for name in entries {
+            if name.ends_with(DELETED_SUFFIX) {
+                names.deleted.push(name);
+            } else if let Some(base) = parse_name(&name, LOG_SUFFIX) {
+                names.logs.push(base);
+            } else if let Some(base) = parse_name(&name, SEAL_SUFFIX) {
+                names.seals.insert(base);
+            } else if let Some(offset) = parse_name(&name, PRODUCERS_SUFFIX) {
+                names.snapshots.push(offset);
+            } else {
+                names.has_checkpoint |= name == checkpoint::FILE_NAME;
+                names.has_epochs |= name == epochs::FILE_NAME;
+            }
+        }
+        names.logs.sort_unstable();
+        names.snapshots.sort_unstable();
+        names
+    }
+
+    /// Bases of which there is something left but no batches: a removal that a crash cut short.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = Offset> + '_ {
+        let has_batches = |base: &Offset| self.logs.binary_search(base).is_ok();
+        self.seals.iter().copied().filter(move |base| !has_batches(base))
+    }
+
+    /// Whether we made this log or took it over. A directory with batches but without a durable-end
+    /// file, which is there before the first segment, is Kafka's.
+    fn is_ours(&self) -> bool {
+        self.logs.is_empty() || self.has_checkpoint
+    }
+}
+
+/// A segment's file as found, before a batch is read.
+pub(super) struct FoundSegment<F> {
+    pub(super) base: Offset,
+    pub(super) file: Rc<F>,
+    pub(super) length: u64,
+    /// Its record, when it has one that vouches for exactly this length.
+    pub(super) seal: Option<SealRecord>,
+}
+
+/// All that is known before batches are read.
+pub(super) struct Inventory<F> {
+    pub(super) names: Names,
+    pub(super) segments: Vec<FoundSegment<F>>,
+    pub(super) checkpoint: Checkpoint,
+    /// We made this log or took it over before.
+    pub(super) is_ours: bool,
+    pub(super) dense_from: DenseFrom,
+    pub(super) epochs: Epochs,
+    /// Producers at `replay_from`, where the batches to replay begin.
+    pub(super) producers: Producers,
+    pub(super) replay_from: Offset,
+}
+
+/// Takes stock of `dir`.
+pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<D::File>> {
+    let names = Names::of(disk.list(dir).await?);
+    let checkpoint = read_checkpoint(disk, dir, &names).await?;
+    let epochs = read_epochs(disk, dir, &names).await?;
+    let mut segments = Vec::with_capacity(names.logs.len());
+    for base in &names.logs {
+        segments.push(find_segment(disk, dir, &names, *base).await?);
+    }
+    let (producers, replay_from) =
+        read_producers(disk, dir, &names, &segments, checkpoint.log_start).await?;
+    let is_ours = names.is_ours();
+    let dense_from = if is_ours { DenseFrom(checkpoint.dense_from) } else { DenseFrom::NEVER };
+    let inventory = Inventory {
+        names,
+        segments,
+        checkpoint,
+        is_ours,
+        dense_from,
+        epochs,
+        producers,
+        replay_from,
+    };
+    Ok(inventory)
+}
+
+async fn find_segment<D: Disk>(
+    disk: &D,
+    dir: &Path,
+    names: &Names,
+    base: Offset,
+) -> io::Result<FoundSegment<D::File>> {
+    let file = disk.open(&dir.join(file_name(base, LOG_SUFFIX)), OpenMode::Write).await?;
+    let length = file.length().await?;
+    let mut seal = None;
+    if names.seals.contains(&base) {
+        let path = dir.join(file_name(base, SEAL_SUFFIX));
+        let bytes = disk.read_file(&path, SMALL_FILE_CAP_BYTES).await?;
+        seal = SealRecord::decode(&bytes)
+            .filter(|record| record.base == base && record.size == length);
+    }
+    Ok(FoundSegment { base, file: Rc::new(file), length, seal })
+}
+
+async fn read_checkpoint<D: Disk>(disk: &D, dir: &Path, names: &Names) -> io::Result<Checkpoint> {
+    if !names.has_checkpoint {
+        return Ok(Checkpoint::default());
+    }
+    let bytes = disk.read_file(&dir.join(checkpoint::FILE_NAME), SMALL_FILE_CAP_BYTES).await?;
+    Ok(Checkpoint::newest(&bytes).unwrap_or_default())
+}
+
+async fn read_epochs<D: Disk>(disk: &D, dir: &Path, names: &Names) -> io::Result<Epochs> {
+    if !names.has_epochs {
+        return Ok(Epochs::default());
+    }
+    let bytes = disk.read_file(&dir.join(epochs::FILE_NAME), SMALL_FILE_CAP_BYTES).await?;
+    let text = String::from_utf8(bytes).unwrap_or_default();
+    Ok(Epochs::decode(&text).unwrap_or_default())
+}
+
+/// The newest good snapshot taken at a boundary between segments. Without one, everything is
+/// replayed.
+async fn read_producers<D: Disk>(
+    disk: &D,
+    dir: &Path,
+    names: &Names,
+    segments: &[FoundSegment<D::File>],
+    log_start: Offset,
+) -> io::Result<(Producers, Offset)> {
+    let ends = segments.iter().filter_map(|found| found.seal.map(|record| record.end));
+    let mut boundaries: BTreeSet<Offset> =
+        segments.iter().map(|found| found.base).chain(ends).collect();
+    if segments.is_empty() {
+        // Retention has taken everything: the log goes on where it starts.
+        boundaries.insert(log_start);
+    }
+    for offset in names.snapshots.iter().rev().filter(|offset| boundaries.contains(offset)) {
+        let path = dir.join(file_name(*offset, PRODUCERS_SUFFIX));
+        let bytes = disk.read_file(&path, SMALL_FILE_CAP_BYTES).await?;
+        if let Some((producers, end)) = snapshot::decode(&bytes)
+            && end == *offset
+        {
+            return Ok((producers, end));
+        }
+    }
+    Ok((Producers::default(), Offset(0)))
+}

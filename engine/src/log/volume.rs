@@ -1,0 +1,315 @@
+//! One disk as one shard sees it: the flush that all its logs share, its failure, and the care for
+//! quiet logs.
+//!
+//! At most one flush is in flight. It covers what each log had *written and seen completed* before
+//! the flush was submitted, nothing else: a write still in flight belongs to the next group. Where
+//! the disk's flush does not cover all files, each file is synced by itself.
+//!
+//! Failure: a failed flush is final for every log of the volume and, through [`DiskHealth`], of the
+//! other shards' volumes on the disk. Nothing is flushed twice.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use super::{
+    cache::{Cache, Cached},
+    care,
+    health::DiskHealth,
+    planted::{Bug, is_planted},
+    seal,
+    segment::Phase,
+    state::{FileOf, Shared},
+};
+use crate::{
+    io::{Disk, DiskFile, Env, FlushScope},
+    limits::CARE_INTERVAL_MS,
+    types::Offset,
+};
+
+/// The flush domain of one disk on one shard; cheap to clone.
+pub struct Volume<E: Env> {
+    inner: Rc<Inner<E>>,
+}
+
+impl<E: Env> Clone for Volume<E> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<E: Env> {
+    env: E,
+    disk: E::Disk,
+    health: DiskHealth,
+    tail_budget_bytes: usize,
+    state: RefCell<State<E>>,
+}
+
+struct State<E: Env> {
+    /// Logs with completed writes that no flush covers yet.
+    dirty: Vec<Rc<Shared<E>>>,
+    flushing: bool,
+    members: Vec<Weak<Shared<E>>>,
+    /// Full tail chunks over all logs, oldest first, with their size.
+    chunks: VecDeque<(Weak<Shared<E>>, usize)>,
+    chunk_bytes: usize,
+    cache: Cache<E>,
+    /// Logs with something to do once they are quiet.
+    cared_for: Vec<Rc<Shared<E>>>,
+    caring: bool,
+    flushes: u64,
+}
+
+impl<E: Env> Volume<E> {
+    /// The volume of `disk` on this shard. `tail_budget_bytes` bounds the memory that written tail
+    /// chunks hold for readers; `health` is shared by all shards' volumes of the disk.
+    pub fn new(env: E, disk: E::Disk, health: DiskHealth, tail_budget_bytes: usize) -> Self {
+        let state = State {
+            dirty: Vec::new(),
+            flushing: false,
+            members: Vec::new(),
+            chunks: VecDeque::new(),
+            chunk_bytes: 0,
+            cache: Cache::new(),
+            cared_for: Vec::new(),
+            caring: false,
+            flushes: 0,
+        };
+        let state = RefCell::new(state);
+        Self { inner: Rc::new(Inner { env, disk, health, tail_budget_bytes, state }) }
+    }
+
+    /// The disk.
+    #[must_use]
+    pub fn disk(&self) -> &E::Disk {
+        &self.inner.disk
+    }
+
+    /// The disk's sticky failure.
+    #[must_use]
+    pub fn health(&self) -> &DiskHealth {
+        &self.inner.health
+    }
+
+    /// Device flushes (or file syncs) completed so far, for metrics.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.inner.state.borrow().flushes
+    }
+
+    pub(super) fn join(&self, shared: &Rc<Shared<E>>) {
+        let mut state = self.inner.state.borrow_mut();
+        state.members.retain(|member| member.strong_count() > 0);
+        state.members.push(Rc::downgrade(shared));
+    }
+
+    /// Covers what `shared` has written by the next flush.
+    pub(super) fn request_flush(&self, shared: &Rc<Shared<E>>) {
+        if std::mem::replace(&mut shared.state.borrow_mut().awaits_flush, true) {
+            return;
+        }
+        let start = {
+            let mut state = self.inner.state.borrow_mut();
+            state.dirty.push(shared.clone());
+            !std::mem::replace(&mut state.flushing, true)
+        };
+        if start {
+            self.inner.env.spawn(flush_groups(self.clone()));
+        }
+    }
+
+    fn take_group(&self, group: &mut Vec<Rc<Shared<E>>>) {
+        let mut state = self.inner.state.borrow_mut();
+        std::mem::swap(group, &mut state.dirty);
+        state.flushing = !group.is_empty();
+    }
+
+    /// Fails every log of the volume, and the disk in all shards.
+    pub(super) fn fail(&self, reason: &str) {
+        self.inner.health.fail(reason);
+        let members = self.inner.state.borrow().members.clone();
+        let failure = self.inner.health.failure();
+        for (member, error) in members.iter().filter_map(Weak::upgrade).zip(failure.iter().cycle())
+        {
+            member.fail(error.clone());
+        }
+    }
+
+    /// Takes note of memory that a log's tail took, and gives back the oldest beyond the budget.
+    pub(super) fn note_tail(&self, shared: &Rc<Shared<E>>, bytes: usize) {
+        let over = {
+            let mut state = self.inner.state.borrow_mut();
+            state.chunks.push_back((Rc::downgrade(shared), bytes));
+            state.chunk_bytes += bytes;
+            state.chunk_bytes.saturating_sub(self.inner.tail_budget_bytes)
+        };
+        if over > 0 {
+            self.evict(over);
+        }
+    }
+
+    /// Gives back at least `bytes` of written tail chunks, oldest first, as far as there are any.
+    pub(super) fn evict(&self, bytes: usize) {
+        let mut freed = 0;
+        let mut looked_at = 0;
+        let candidates = self.inner.state.borrow().chunks.len();
+        while freed < bytes && looked_at < candidates {
+            looked_at += 1;
+            let Some((log, chunk_bytes)) = self.pop_chunk() else { return };
+            let Some(log) = log.upgrade() else { continue };
+            // The log that asks is busy with its own state; its turn comes later.
+            let Ok(mut state) = log.state.try_borrow_mut() else {
+                self.push_chunk(&log, chunk_bytes);
+                continue;
+            };
+            let written = state.written;
+            if state.tail.front_is_evictable(written) {
+                freed += state.tail.evict_front();
+            } else if state.tail.held_bytes() > chunk_bytes {
+                drop(state);
+                self.push_chunk(&log, chunk_bytes);
+            }
+        }
+    }
+
+    fn pop_chunk(&self) -> Option<(Weak<Shared<E>>, usize)> {
+        let mut state = self.inner.state.borrow_mut();
+        let chunk = state.chunks.pop_front()?;
+        state.chunk_bytes -= chunk.1;
+        Some(chunk)
+    }
+
+    fn push_chunk(&self, log: &Rc<Shared<E>>, bytes: usize) {
+        let mut state = self.inner.state.borrow_mut();
+        state.chunks.push_back((Rc::downgrade(log), bytes));
+        state.chunk_bytes += bytes;
+    }
+
+    /// Takes note of something cached for a sealed segment; drops the oldest beyond the bounds.
+    pub(super) fn note_cached(&self, shared: &Rc<Shared<E>>, base: Offset, what: Cached) {
+        self.inner.state.borrow_mut().cache.push(Rc::downgrade(shared), base, what);
+        loop {
+            let surplus = self.inner.state.borrow_mut().cache.pop_surplus();
+            let Some((log, base, what)) = surplus else { return };
+            let Some(log) = log.upgrade() else { continue };
+            let mut state = log.state.borrow_mut();
+            let Some(segment) = state.segment(base) else { continue };
+            match what {
+                Cached::Indexes(_) => segment.cached = None,
+                Cached::File if segment.phase == Phase::Sealed => segment.file = None,
+                Cached::File => {}
+            }
+        }
+    }
+
+    /// Looks at the log every few seconds until it is quiet and has nothing left to do.
+    pub(super) fn care_for(&self, shared: &Rc<Shared<E>>) {
+        let start = {
+            let mut state = self.inner.state.borrow_mut();
+            state.cared_for.push(shared.clone());
+            !std::mem::replace(&mut state.caring, true)
+        };
+        if start {
+            self.inner.env.spawn_background(care_rounds(self.clone()));
+        }
+    }
+}
+
+async fn flush_groups<E: Env>(volume: Volume<E>) {
+    let mut group = Vec::new();
+    loop {
+        // Completions reaped in this turn join the group.
+        volume.inner.env.yield_now().await;
+        volume.take_group(&mut group);
+        if group.is_empty() {
+            return;
+        }
+        group.iter().for_each(|log| begin(log));
+        let result = if volume.inner.health.is_failed() {
+            Err(std::io::Error::other("the disk has failed before"))
+        } else {
+            flush(&volume, &group).await
+        };
+        // Another shard's failed flush may have taken our writes' only error with it.
+        let failed_elsewhere = volume.inner.health.is_failed();
+        match result {
+            Ok(()) if !failed_elsewhere => {
+                volume.inner.state.borrow_mut().flushes += 1;
+                group.drain(..).for_each(|log| end(&log));
+            }
+            Ok(()) => volume.fail("the disk has failed before"),
+            Err(error) => volume.fail(&format!(
+                "flush of the disk failed: {error}; its partitions refuse writes until a restart"
+            )),
+        }
+        group.clear();
+    }
+}
+
+async fn flush<E: Env>(volume: &Volume<E>, group: &[Rc<Shared<E>>]) -> std::io::Result<()> {
+    if volume.disk().flush_scope() == FlushScope::Disk {
+        return volume.disk().flush().await;
+    }
+    for log in group {
+        for file in files_to_sync(log) {
+            file.sync().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Files of a log with writes that are not durable; more than one right after a roll.
+fn files_to_sync<E: Env>(log: &Shared<E>) -> Vec<Rc<FileOf<E>>> {
+    let state = log.state.borrow();
+    let durable_end = state.marks.durable_end();
+    let undurable = state.segments.iter().filter(|segment| segment.end > durable_end);
+    undurable.filter_map(|segment| segment.file.clone()).collect()
+}
+
+/// Notes what the flush about to be submitted will cover.
+fn begin<E: Env>(log: &Shared<E>) {
+    let mut state = log.state.borrow_mut();
+    state.awaits_flush = false;
+    state.flush_target =
+        if is_planted(Bug::CoverUnreaped) { state.submitted_end } else { state.written_end };
+}
+
+/// The flush has completed.
+fn end<E: Env>(log: &Rc<Shared<E>>) {
+    let marks = {
+        let mut state = log.state.borrow_mut();
+        if state.has_failed() {
+            return;
+        }
+        let target = state.flush_target;
+        state.marks.set_durable(target);
+        if state.settings.flushes_every_message() {
+            state.marks.acknowledge(target);
+        }
+        state.marks
+    };
+    log.changed.notify();
+    log.tell(&marks);
+    seal::start(log);
+}
+
+async fn care_rounds<E: Env>(volume: Volume<E>) {
+    loop {
+        volume.inner.env.sleep(Duration::from_millis(CARE_INTERVAL_MS)).await;
+        let logs = std::mem::take(&mut volume.inner.state.borrow_mut().cared_for);
+        for log in logs {
+            if care::look_after(&log).await {
+                volume.inner.state.borrow_mut().cared_for.push(log);
+            }
+        }
+        let mut state = volume.inner.state.borrow_mut();
+        if state.cared_for.is_empty() {
+            state.caring = false;
+            return;
+        }
+    }
+}

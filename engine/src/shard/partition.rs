@@ -1,0 +1,268 @@
+//! One partition on its owning shard: its log and everyone who waits for it.
+//!
+//! Owns the order of appends and the queue of unanswered producers. Invariant: producers are
+//! answered in offset order, each when `ack_end` has passed its batch, none after the log failed.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::{Rc, Weak},
+};
+
+use super::{
+    Shard,
+    failure::Failure,
+    join::Slot,
+    reads::{Fetched, ReadSpec},
+    signal::Signal,
+};
+use crate::{
+    batch::Accepted,
+    io::Env,
+    log::{Appended, Log, Marks, Read},
+    types::{LeaderEpoch, Offset, ShardId, TopicPartition},
+};
+
+/// The answer to a produce of one batch.
+pub type Produced = Result<Appended, Failure>;
+
+/// Where the answer to a produce goes.
+pub(super) enum ProduceReply {
+    /// To a request of this shard.
+    Local(Slot<Produced>),
+    /// To a request of another shard, by its token.
+    Remote(ShardId, u64),
+}
+
+/// A fetch that waits for this partition to move.
+enum Watcher {
+    Local(Weak<Signal>),
+    Remote(ShardId, u64),
+}
+
+/// A batch that found no room.
+struct Stalled {
+    batch: Accepted,
+    acks: i8,
+    now_ms: i64,
+    reply: ProduceReply,
+}
+
+pub(super) struct Partition<E: Env> {
+    pub(super) id: TopicPartition,
+    pub(super) log: Log<E>,
+    /// Index of the log directory it lies in.
+    pub(super) directory: usize,
+    epoch: Cell<LeaderEpoch>,
+    unanswered: RefCell<VecDeque<(Offset, Appended, ProduceReply)>>,
+    stalled: RefCell<VecDeque<Stalled>>,
+    watchers: RefCell<Vec<Watcher>>,
+    notified: Cell<Offset>,
+    shard: Shard<E>,
+}
+
+impl<E: Env> Partition<E> {
+    pub(super) fn new(
+        id: TopicPartition,
+        log: Log<E>,
+        epoch: LeaderEpoch,
+        directory: usize,
+        shard: Shard<E>,
+    ) -> Rc<Self> {
+        let partition = Rc::new(Self {
+            id,
+            log,
+            directory,
+            epoch: Cell::new(epoch),
+            unanswered: RefCell::default(),
+            stalled: RefCell::default(),
+            watchers: RefCell::default(),
+            notified: Cell::default(),
+            shard,
+        });
+        let weak = Rc::downgrade(&partition);
+        partition.log.set_on_advance(Box::new(move |marks| {
+            if let Some(partition) = weak.upgrade() {
+                partition.advanced(marks);
+            }
+        }));
+        partition
+    }
+
+    pub(super) fn epoch(&self) -> LeaderEpoch {
+        self.epoch.get()
+    }
+
+    /// Appends in arrival order; the reply follows when the acks rule holds.
+    pub(super) fn produce(&self, batch: Accepted, acks: i8, now_ms: i64, reply: ProduceReply) {
+        // A batch that overtook a stalled one would break the producer's order.
+        if !self.stalled.borrow().is_empty() {
+            self.stalled.borrow_mut().push_back(Stalled { batch, acks, now_ms, reply });
+            return;
+        }
+        self.append(Stalled { batch, acks, now_ms, reply });
+    }
+
+    /// Returns whether the batch is dealt with; a stalled one went back to the front of the queue.
+    fn append(&self, wanted: Stalled) -> bool {
+        match self.log.append(&wanted.batch, self.epoch.get(), wanted.now_ms) {
+            Ok(appended) => self.appended(appended, wanted.acks, wanted.reply),
+            Err(error) => match Failure::of_append(&error) {
+                Some(failure) => self.answer(wanted.reply, Err(failure)),
+                None => {
+                    self.stalled.borrow_mut().push_front(wanted);
+                    self.shard.call_for_room();
+                    return false;
+                }
+            },
+        }
+        true
+    }
+
+    fn appended(&self, appended: Appended, acks: i8, reply: ProduceReply) {
+        let end = appended.last_offset.plus(1);
+        if acks == 0 || end <= self.log.marks().ack_end() {
+            return self.answer(reply, Ok(appended));
+        }
+        let mut unanswered = self.unanswered.borrow_mut();
+        // A duplicate of a batch still in flight has an earlier end than those behind it.
+        let at = unanswered.partition_point(|(other, _, _)| *other <= end);
+        unanswered.insert(at, (end, appended, reply));
+    }
+
+    fn answer(&self, reply: ProduceReply, produced: Produced) {
+        match reply {
+            ProduceReply::Local(slot) => slot.fulfil(produced),
+            ProduceReply::Remote(to, token) => self.shard.post_produced(to, token, &produced),
+        }
+    }
+
+    fn advanced(&self, marks: &Marks) {
+        if let Some(error) = self.log.failure() {
+            self.fail_all(error.kind().into());
+        }
+        loop {
+            let mut unanswered = self.unanswered.borrow_mut();
+            match unanswered.front() {
+                Some((end, _, _)) if *end <= marks.ack_end() => {}
+                _ => break,
+            }
+            let (_, appended, reply) = unanswered.pop_front().expect("the front was there");
+            drop(unanswered);
+            self.answer(reply, Ok(appended));
+        }
+        // Only readable records are news to a fetch; a failure must reach it as well.
+        let readable = marks.high_watermark();
+        if self.notified.replace(readable) != readable || self.log.failure().is_some() {
+            self.notify_watchers();
+        }
+        self.retry_stalled();
+    }
+
+    fn retry_stalled(&self) {
+        loop {
+            let Some(wanted) = self.stalled.borrow_mut().pop_front() else { return };
+            if !self.append(wanted) {
+                return;
+            }
+        }
+    }
+
+    fn fail_all(&self, failure: Failure) {
+        let unanswered = self.unanswered.take();
+        let stalled = self.stalled.take();
+        for reply in unanswered
+            .into_iter()
+            .map(|(_, _, reply)| reply)
+            .chain(stalled.into_iter().map(|wanted| wanted.reply))
+        {
+            self.answer(reply, Err(failure));
+        }
+    }
+
+    /// Answers everyone who waits: the partition is served here no more.
+    pub(super) fn retire(&self) {
+        self.fail_all(Failure::NotOwner);
+        self.notify_watchers();
+    }
+
+    /// Whether batches wait for room; the shard retries them when memory comes back.
+    pub(super) fn is_stalled(&self) -> bool {
+        !self.stalled.borrow().is_empty()
+    }
+
+    /// Tries batches again that found no room.
+    pub(super) fn unstall(&self) {
+        self.retry_stalled();
+    }
+
+    pub(super) fn watch_local(&self, signal: &Rc<Signal>) {
+        let mut watchers = self.watchers.borrow_mut();
+        watchers.retain(|watcher| match watcher {
+            Watcher::Local(weak) => {
+                weak.strong_count() > 0 && !std::ptr::eq(weak.as_ptr(), Rc::as_ptr(signal))
+            }
+            Watcher::Remote(..) => true,
+        });
+        watchers.push(Watcher::Local(Rc::downgrade(signal)));
+    }
+
+    pub(super) fn watch_remote(&self, shard: ShardId, token: u64) {
+        self.unwatch_remote(shard, token);
+        self.watchers.borrow_mut().push(Watcher::Remote(shard, token));
+    }
+
+    pub(super) fn unwatch_remote(&self, shard: ShardId, token: u64) {
+        self.watchers.borrow_mut().retain(
+            |watcher| !matches!(watcher, Watcher::Remote(s, t) if *s == shard && *t == token),
+        );
+    }
+
+    fn notify_watchers(&self) {
+        for watcher in self.watchers.take() {
+            match watcher {
+                Watcher::Local(weak) => {
+                    if let Some(signal) = weak.upgrade() {
+                        signal.fire();
+                    }
+                }
+                Watcher::Remote(to, token) => self.shard.post_moved(to, token),
+            }
+        }
+    }
+
+    /// Reads what is readable now: whole batches, from memory or, for the old part, from disk.
+    pub(super) async fn read(&self, read: &ReadSpec) -> Fetched {
+        let marks = self.log.marks();
+        let mut fetched = Fetched::empty(&marks);
+        if let Err(failure) = self.check_epoch(read.leader_epoch) {
+            return fetched.failed(failure);
+        }
+        let from = Offset(read.offset);
+        if from < marks.log_start() || from > marks.log_end() {
+            return fetched.failed(Failure::OffsetOutOfRange);
+        }
+        let up_to =
+            if read.read_committed { marks.last_stable_offset() } else { marks.high_watermark() };
+        match self.log.read(from, read.max_bytes as usize, up_to) {
+            Read::Ready(chain) => fetched.records = chain,
+            Read::Empty => {}
+            Read::OutOfRange => return fetched.failed(Failure::OffsetOutOfRange),
+            Read::Cold(cold) => match self.log.read_cold(cold).await {
+                Ok(chain) => fetched.records = chain,
+                Err(error) => return fetched.failed(error.kind().into()),
+            },
+        }
+        fetched
+    }
+
+    pub(super) fn check_epoch(&self, asked: i32) -> Result<(), Failure> {
+        let ours = self.epoch.get().0;
+        match asked {
+            -1 => Ok(()),
+            older if older < ours => Err(Failure::FencedLeaderEpoch),
+            newer if newer > ours => Err(Failure::UnknownLeaderEpoch),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The composition root: from a configuration to running shards, and back to a clean stop.
+//!
+//! The only place that sees all parts. Owns the order of start (probe, lock, metadata, sockets,
+//! shards) and of stop (accept no more, answer what was read, flush, mark clean). Every failure of
+//! start is one line that says what to do.
+
+mod accept;
+mod shard;
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+};
+
+use millrace_engine::{
+    config::BrokerConfig,
+    error::{Error, Kind, Result},
+    io::{
+        mesh::Remote,
+        net::Listener,
+        runtime::{RuntimeOptions, Shards, run_shards},
+    },
+    log::DiskHealth,
+    meta::{Image, MetaHandle, writer},
+    shard::message::Message,
+    types::ShardId,
+};
+
+use crate::handler::Advertised;
+
+/// What every shard is started from.
+struct Plan {
+    config: Arc<BrokerConfig>,
+    meta: MetaHandle,
+    image: Arc<Image>,
+    published: Arc<AtomicU64>,
+    advertised: Vec<Advertised>,
+    /// Taken by shard 0, which accepts.
+    listeners: Mutex<Vec<Listener>>,
+    /// One per directory of `log.dirs`: a failed flush on one shard fails the disk on all.
+    health: Vec<DiskHealth>,
+    ready: Mutex<mpsc::Sender<Result<Ready>>>,
+}
+
+/// What a started shard reports.
+struct Ready {
+    /// How each log directory is written and flushed.
+    disks: Vec<String>,
+}
+
+/// A running broker.
+pub struct Running {
+    shards: Shards<Message>,
+    meta: MetaHandle,
+    addresses: Vec<SocketAddr>,
+    summary: String,
+}
+
+/// Starts a broker; returns when every shard serves.
+///
+/// # Errors
+/// One line: what, where, what to do. Nothing is left running.
+pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
+    let config = Arc::new(config);
+    let listeners = bind(&config)?;
+    let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
+    let router = Arc::<OnceLock<Remote<Message>>>::default();
+    let published = Arc::<AtomicU64>::default();
+    let publish = publisher(router.clone(), published.clone());
+    let (meta, image) = writer::start(config.clone(), publish)?;
+    published.store(image.version(), Ordering::Release);
+    let (ready_sender, ready) = mpsc::channel();
+    let plan = Arc::new(Plan {
+        advertised: advertised(&config, &addresses),
+        health: config.log_dirs.iter().map(|_| DiskHealth::new()).collect(),
+        config,
+        meta: meta.clone(),
+        image,
+        published,
+        listeners: Mutex::new(listeners),
+        ready: Mutex::new(ready_sender),
+    });
+    let shard_plan = plan.clone();
+    let shards = run_shards(&options, move |context| shard::run(context, shard_plan.clone()))
+        .inspect_err(|_| meta.stop())?;
+    // Set before any command can reach the writer: clients are served by ready shards only.
+    let _ = router.set(shards.remote());
+    let disks = match wait_ready(&ready, options.shards) {
+        Ok(disks) => disks,
+        Err(error) => {
+            stop_shards(&shards.remote());
+            let _ = shards.join();
+            meta.stop();
+            return Err(error);
+        }
+    };
+    let summary = summarize(&plan, &addresses, options.shards, &disks);
+    Ok(Running { shards, meta, addresses, summary })
+}
+
+impl Running {
+    /// One line: addresses, shards, data directories with the disk path in use, durability mode.
+    #[must_use]
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The addresses listened on, in the order of `listeners`.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Asks every shard to stop; [`Running::wait`] returns when they have.
+    #[must_use]
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let remote = self.shards.remote();
+        move || stop_shards(&remote)
+    }
+
+    /// Waits until the broker has stopped; every log is flushed and marked clean then.
+    ///
+    /// # Errors
+    /// The first thing that kept a shard or the metadata log from a clean stop.
+    pub fn wait(self) -> Result<()> {
+        let outcome = self.shards.join();
+        self.meta.stop();
+        outcome
+    }
+}
+
+fn stop_shards(remote: &Remote<Message>) {
+    for shard in 0..remote.shards() {
+        let shard = ShardId(u16::try_from(shard).expect("shards are bounded"));
+        // A shard that has ended needs no stop.
+        let _ = remote.send(shard, Message::Stop);
+    }
+}
+
+/// Gives each new image to every shard.
+fn publisher(router: Arc<OnceLock<Remote<Message>>>, published: Arc<AtomicU64>) -> writer::Publish {
+    Box::new(move |image| {
+        published.store(image.version(), Ordering::Release);
+        let Some(remote) = router.get() else { return };
+        for shard in 0..remote.shards() {
+            let shard = ShardId(u16::try_from(shard).expect("shards are bounded"));
+            // A shard that has ended needs no image.
+            let _ = remote.send(shard, Message::Image(image.clone()));
+        }
+    })
+}
+
+fn bind(config: &BrokerConfig) -> Result<Vec<Listener>> {
+    config.listeners.iter().map(|listener| bind_one(&listener.host, listener.port)).collect()
+}
+
+fn bind_one(host: &str, port: u16) -> Result<Listener> {
+    let failed = |error: std::io::Error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "another process has it; stop it or choose a port",
+            std::io::ErrorKind::AddrNotAvailable => "no interface has it; choose another address",
+            std::io::ErrorKind::PermissionDenied => "choose a port above 1023",
+            _ => "choose another address",
+        };
+        Error::new(Kind::Invalid, format!("cannot listen on {host}:{port}: {error}; {advice}"))
+    };
+    let bound = if host.is_empty() { "::" } else { host };
+    let address = (bound, port).to_socket_addrs().map_err(failed)?.next();
+    let none = || failed(std::io::ErrorKind::AddrNotAvailable.into());
+    Listener::bind(address.ok_or_else(none)?).map_err(failed)
+}
+
+/// What clients are told; a listener on port 0 advertises the port that the system chose.
+fn advertised(config: &BrokerConfig, addresses: &[SocketAddr]) -> Vec<Advertised> {
+    let rows = config.listeners.iter().zip(addresses);
+    rows.map(|(listener, address)| Advertised {
+        listener: listener.name.clone(),
+        host: listener.advertised_host.clone(),
+        port: if listener.advertised_port == 0 { address.port() } else { listener.advertised_port },
+    })
+    .collect()
+}
+
+fn wait_ready(ready: &mpsc::Receiver<Result<Ready>>, shards: usize) -> Result<Vec<String>> {
+    let mut disks = Vec::new();
+    for _ in 0..shards {
+        let report = ready
+            .recv()
+            .unwrap_or_else(|_| Err(Error::new(Kind::Fatal, "a shard ended before it was ready")));
+        disks = report?.disks;
+    }
+    Ok(disks)
+}
+
+fn summarize(plan: &Plan, addresses: &[SocketAddr], shards: usize, disks: &[String]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    let plural = if shards == 1 { "" } else { "s" };
+    let directories = plan.config.log_dirs.iter().zip(disks);
+    let directories: Vec<_> =
+        directories.map(|(path, disk)| format!("{} ({disk})", path.display())).collect();
+    let durability = match plan.config.topic_defaults.flush_messages {
+        0 | 1 => "acknowledged means flushed".to_owned(),
+        more => format!("relaxed: flushed every {more} messages (log.flush.interval.messages)"),
+    };
+    format!(
+        "ready on {}, {shards} shard{plural}, data in {}, {durability}",
+        addresses.join(", "),
+        directories.join(", ")
+    )
+}
+
+impl Plan {
+    fn report(&self, report: Result<Ready>) {
+        let sender = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody listens only when start has failed already.
+        let _ = sender.send(report);
+    }
+}

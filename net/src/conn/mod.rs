@@ -1,0 +1,203 @@
+//! One connection: bytes in, frames cut, requests run, answers out in request order.
+//!
+//! Owns the order of a connection: Produce takes its place in each log as it arrives and may wait
+//! for the disk while later ones arrive; everything else runs in turn; only a waiting Fetch lets
+//! later requests start. Knows neither files nor partitions. Whatever a client sends, the worst
+//! that happens is that its own connection closes.
+
+mod frames;
+pub mod sweep;
+mod transform;
+mod writer;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+};
+
+use millrace_engine::{
+    io::{
+        Clock, Spawn,
+        buf::{Chain, Slice},
+        net::Stream,
+    },
+    shard::{
+        message::Arrival,
+        signal::{Signal, race},
+    },
+};
+
+use self::{
+    frames::Frames,
+    transform::{Identity, Transform},
+};
+use crate::{
+    handler::{self, Broker, Peer, produce},
+    limits,
+    wire::{Cursor, RequestHeader},
+};
+
+/// A request whose answer is due after those before it.
+enum Work {
+    /// Appended or on its way to its owners; the answer follows when the acks rule holds.
+    Produce(produce::Started),
+    /// Still to be run; the frame is a copy outside the receive buffers.
+    Run(handler::Kind, Chain),
+}
+
+/// What the reading and the writing task of a connection share; opaque elsewhere.
+pub struct Shared {
+    broker: Rc<Broker>,
+    stream: Stream,
+    peer: Peer,
+    transform: RefCell<Identity>,
+    queue: RefCell<VecDeque<Work>>,
+    /// Fired by the reader when there is work, or when there will be no more.
+    came: Signal,
+    /// Fired by the writer when work is done.
+    done: Signal,
+    /// Requests read and not yet answered.
+    open: Cell<usize>,
+    /// Set by the reader at the end of input and by the writer when sending failed.
+    closing: Cell<bool>,
+    /// Fired together with `closing`.
+    closed: Signal,
+    /// Fired to make the reader look up: to close, or to let go of shared receive buffers.
+    nudge: Signal,
+    /// When bytes came last, on the monotonic clock.
+    heard_ns: Cell<u64>,
+    /// Bytes of a frame that has begun and is not complete.
+    held_bytes: Cell<usize>,
+}
+
+impl Shared {
+    fn close(&self) {
+        self.closing.set(true);
+        self.closed.fire();
+        self.came.fire();
+        self.done.fire();
+        self.nudge.fire();
+    }
+}
+
+/// Serves one connection until it ends, on the calling shard.
+pub async fn serve(broker: Rc<Broker>, arrival: Arrival) {
+    let peer = Peer::of(&broker, arrival.listener);
+    let stream = Stream::attach(arrival.accepted);
+    let now_ns = broker.shard.env().monotonic_ns();
+    let shared = Rc::new(Shared {
+        broker,
+        stream,
+        peer,
+        transform: RefCell::new(Identity),
+        queue: RefCell::default(),
+        came: Signal::default(),
+        done: Signal::default(),
+        open: Cell::new(0),
+        closing: Cell::new(false),
+        closed: Signal::default(),
+        nudge: Signal::default(),
+        heard_ns: Cell::new(now_ns),
+        held_bytes: Cell::new(0),
+    });
+    let broker = shared.broker.clone();
+    broker.connections.borrow_mut().push(Rc::downgrade(&shared));
+    broker.shard.env().spawn(writer::run(shared.clone()));
+    read(&shared).await;
+    shared.close();
+}
+
+/// Reads until the client ends, breaks a rule or idles too long, or the broker stops.
+async fn read(shared: &Rc<Shared>) {
+    let mut frames = Frames::new(shared.broker.settings.frame_cap_bytes);
+    while !shared.closing.get() {
+        loop {
+            match frames.next() {
+                Ok(Some(frame)) => {
+                    if !take(shared, frame).await {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        match receive(shared, &mut frames).await {
+            Some(slice) => {
+                shared.transform.borrow_mut().received(slice, |slice| frames.push(slice))
+            }
+            None => return,
+        }
+    }
+}
+
+/// The next bytes; `None` at the end of the connection, however it ends. Waits on no timer of its
+/// own: `sweep` nudges a connection that idles or stalls.
+async fn receive(shared: &Rc<Shared>, frames: &mut Frames) -> Option<Slice> {
+    loop {
+        shared.held_bytes.set(frames.held_bytes());
+        if shared.closing.get() || shared.broker.shard.is_stopping() {
+            return None;
+        }
+        if shared.stream.pool_pressure() || shared.nudge.is_fired() {
+            frames.settle();
+        }
+        shared.nudge.rearm();
+        if let Some(received) = race(shared.stream.recv(), shared.nudge.wait()).await {
+            shared.heard_ns.set(shared.broker.shard.env().monotonic_ns());
+            return received.ok().flatten();
+        }
+    }
+}
+
+/// Starts one request; `false` when the connection is to be closed.
+async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
+    let mut body = Cursor::new(&frame);
+    let Ok(header) = RequestHeader::read(&mut body) else { return false };
+    let kind = handler::kind(header.key);
+    let work = match kind {
+        handler::Kind::Produce => {
+            wait_until_only_waits(shared).await;
+            match produce::start(&shared.broker, &header, body).await {
+                Ok(started) => Work::Produce(started),
+                Err(_) => return false,
+            }
+        }
+        // Requests that wait their turn leave the shared receive buffers.
+        _ if frame.len() <= limits::PLAIN_REQUEST_CAP_BYTES => {
+            Work::Run(kind, Chain::from(Slice::copy_of(&frame.to_vec())))
+        }
+        _ => return false,
+    };
+    shared.open.set(shared.open.get() + 1);
+    shared.queue.borrow_mut().push_back(work);
+    shared.came.fire();
+    let room = match kind {
+        handler::Kind::Produce | handler::Kind::Fetch => limits::REQUESTS_OPEN_PER_CONNECTION,
+        // Anything else is answered before the next request is looked at.
+        handler::Kind::Plain => 1,
+    };
+    wait_for(shared, || shared.open.get() < room).await
+}
+
+/// A Produce may pass waiting fetches, but nothing else that was sent before it.
+async fn wait_until_only_waits(shared: &Rc<Shared>) {
+    let passes = |work: &Work| match work {
+        Work::Produce(_) => true,
+        Work::Run(kind, _) => *kind == handler::Kind::Fetch,
+    };
+    wait_for(shared, || shared.queue.borrow().iter().all(passes)).await;
+}
+
+/// Waits for the writer until `holds`; `false` when the connection closes meanwhile.
+async fn wait_for(shared: &Rc<Shared>, holds: impl Fn() -> bool) -> bool {
+    while !holds() {
+        if shared.closing.get() {
+            return false;
+        }
+        shared.done.rearm();
+        shared.done.wait().await;
+    }
+    !shared.closing.get()
+}

@@ -1,0 +1,64 @@
+//! The regular look at all connections of a shard: who idles too long, who stalls in mid-frame.
+//!
+//! One timer for all of them, so that a receive costs none.
+
+use std::rc::{Rc, Weak};
+
+use millrace_engine::io::Clock;
+
+use super::Shared;
+use crate::{handler::Broker, limits};
+
+/// Looks at the connections for as long as the shard lives; at a stop it wakes them all.
+pub async fn run(broker: Rc<Broker>) {
+    let shard = &broker.shard;
+    loop {
+        let pause = shard.env().sleep(limits::SWEEP_INTERVAL);
+        millrace_engine::shard::signal::race(shard.stopped(), pause).await;
+        sweep(&broker);
+        if shard.is_stopping() && broker.connections.borrow().is_empty() {
+            return;
+        }
+        if shard.is_stopping() {
+            shard.env().sleep(limits::DRAIN_INTERVAL).await;
+        }
+    }
+}
+
+fn sweep(broker: &Rc<Broker>) {
+    let now_ns = broker.shard.env().monotonic_ns();
+    let stopping = broker.shard.is_stopping();
+    broker.connections.borrow_mut().retain(|connection| connection.strong_count() > 0);
+    let connections: Vec<_> =
+        broker.connections.borrow().iter().filter_map(Weak::upgrade).collect();
+    let mut held_bytes = 0;
+    for connection in connections {
+        if stopping {
+            connection.nudge.fire();
+            continue;
+        }
+        let quiet_ns = now_ns.saturating_sub(connection.heard_ns.get());
+        look_at(&connection, u128::from(quiet_ns), &mut held_bytes);
+    }
+}
+
+fn look_at(connection: &Shared, quiet_ns: u128, stalled_bytes: &mut usize) {
+    if connection.held_bytes.get() == 0 {
+        // A waiting fetch or a slow disk is no idle client.
+        let idle = quiet_ns >= connection.broker.settings.idle_timeout.as_nanos();
+        if idle && connection.open.get() == 0 {
+            connection.close();
+        }
+        return;
+    }
+    if quiet_ns < limits::STALL_SETTLE.as_nanos() {
+        return;
+    }
+    *stalled_bytes += connection.held_bytes.get();
+    let over = *stalled_bytes > limits::STALLED_BYTES_PER_SHARD;
+    if over || quiet_ns >= limits::FRAME_DEADLINE.as_nanos() {
+        connection.close();
+    } else {
+        connection.nudge.fire();
+    }
+}

@@ -1,0 +1,182 @@
+//! DescribeConfigs (32) and IncrementalAlterConfigs (44).
+
+use millrace_engine::{
+    config::{Change, Entry, EntrySource, Operation, TopicConfig, ValueType},
+    meta::Command,
+};
+
+use super::{Broker, Peer, errors::code_of_refusal, filled, topics::submit};
+use crate::wire::{
+    ErrorCode,
+    typed::{
+        describe_configs::{
+            DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+            DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
+        },
+        incremental_alter_configs::{
+            AlterConfigsResource, AlterConfigsResourceResponse, AlterableConfig,
+            IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+        },
+    },
+};
+
+/// Kafka's config resource types.
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+
+pub(super) async fn describe_configs(
+    broker: &Broker,
+    _peer: &Peer,
+    _version: i16,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let results = request.resources.iter().map(|resource| {
+        let entries = entries_of(broker, resource);
+        let mut result = filled!(DescribeConfigsResult {
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+        });
+        match entries {
+            Ok(entries) => {
+                let wanted = entries.iter().filter(|entry| is_wanted(resource, entry));
+                result.configs = wanted.map(|entry| describe(&request, entry)).collect();
+            }
+            Err((error, text)) => {
+                result.error_code = error.code();
+                result.error_message = Some(text.into());
+            }
+        }
+        result
+    });
+    filled!(DescribeConfigsResponse { results: results.collect() })
+}
+
+/// A null list of names asks for all; so does an empty one of Kafka's older clients.
+fn is_wanted(resource: &DescribeConfigsResource, entry: &Entry) -> bool {
+    let names = resource.configuration_keys.as_deref().unwrap_or_default();
+    names.is_empty() || names.iter().any(|name| &**name == entry.name)
+}
+
+fn entries_of(
+    broker: &Broker,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<Entry>, (ErrorCode, String)> {
+    let name = &*resource.resource_name;
+    let image = broker.image();
+    match resource.resource_type {
+        TOPIC => match image.topic(name) {
+            Some(topic) => TopicConfig::describe(&broker.config, &topic.overrides)
+                .map_err(|error| (ErrorCode::InvalidConfig, error.to_string())),
+            None => {
+                let unknown = ErrorCode::UnknownTopicOrPartition;
+                Err((unknown, format!("There is no topic {name}.")))
+            }
+        },
+        // An empty name asks for the cluster-wide dynamic defaults, of which there are none.
+        BROKER if name.is_empty() => Ok(Vec::new()),
+        BROKER if name == image.node_id().0.to_string() => Ok(broker.config.describe()),
+        BROKER => Err((ErrorCode::InvalidRequest, format!("This broker is not {name}."))),
+        other => {
+            Err((ErrorCode::InvalidRequest, format!("Resource type {other} has no settings.")))
+        }
+    }
+}
+
+fn describe(request: &DescribeConfigsRequest, entry: &Entry) -> DescribeConfigsResourceResult {
+    let synonyms = entry.synonyms.iter().filter(|_| request.include_synonyms).map(|synonym| {
+        filled!(DescribeConfigsSynonym {
+            name: synonym.name.into(),
+            value: synonym.value.as_deref().map(Into::into),
+            source: source_code(synonym.source),
+        })
+    });
+    filled!(DescribeConfigsResourceResult {
+        name: entry.name.into(),
+        value: entry.value.as_deref().map(Into::into),
+        read_only: entry.read_only,
+        config_source: source_code(entry.source),
+        is_sensitive: entry.sensitive,
+        synonyms: synonyms.collect(),
+        config_type: type_code(entry.value_type),
+        documentation: request.include_documentation.then(|| entry.doc.into()),
+    })
+}
+
+pub(super) async fn incremental_alter_configs(
+    broker: &Broker,
+    _peer: &Peer,
+    _version: i16,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in &request.resources {
+        let outcome = alter(broker, resource, request.validate_only).await;
+        let (error, text) = outcome.err().unwrap_or((ErrorCode::None, String::new()));
+        responses.push(filled!(AlterConfigsResourceResponse {
+            error_code: error.code(),
+            error_message: (error != ErrorCode::None).then(|| text.into()),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+        }));
+    }
+    filled!(IncrementalAlterConfigsResponse { responses: responses })
+}
+
+async fn alter(
+    broker: &Broker,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), (ErrorCode, String)> {
+    if resource.resource_type != TOPIC {
+        let text = "Only topic settings can be altered in this version; set others at start.";
+        return Err((ErrorCode::InvalidRequest, text.into()));
+    }
+    let changes = resource.configs.iter().map(change_of).collect::<Option<Vec<_>>>();
+    let Some(changes) = changes else {
+        let text = "An operation is none of set, delete, append and subtract, or lacks its value.";
+        return Err((ErrorCode::InvalidRequest, text.into()));
+    };
+    let topic = resource.resource_name.to_string();
+    let command = Command::AlterConfig { topic, changes, validate_only };
+    match submit(broker, command).await {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err((code_of_refusal(&refusal), refusal.to_string())),
+    }
+}
+
+/// `None` for an operation that is none of KIP-339's, or one that lacks its value.
+fn change_of(config: &AlterableConfig) -> Option<Change> {
+    let value = || config.value.as_ref().map(ToString::to_string);
+    let operation = match config.config_operation {
+        0 => Operation::Set(value()?),
+        1 => Operation::Delete,
+        2 => Operation::Append(value()?),
+        3 => Operation::Subtract(value()?),
+        _ => return None,
+    };
+    Some(Change { name: config.name.to_string(), operation })
+}
+
+/// The numbers of Kafka's config sources.
+pub(super) fn source_code(source: EntrySource) -> i8 {
+    match source {
+        EntrySource::DynamicTopic => 1,
+        EntrySource::StaticBroker => 4,
+        EntrySource::Default => 5,
+    }
+}
+
+/// The numbers of Kafka's config types (KIP-569).
+fn type_code(value_type: ValueType) -> i8 {
+    match value_type {
+        ValueType::Boolean => 1,
+        ValueType::String => 2,
+        ValueType::Int => 3,
+        ValueType::Short => 4,
+        ValueType::Long => 5,
+        ValueType::Double => 6,
+        ValueType::List => 7,
+        ValueType::Class => 8,
+        ValueType::Password => 9,
+    }
+}

@@ -1,0 +1,55 @@
+//! Which Kafka error each refusal of the engine is.
+
+use millrace_engine::{batch::Rejection, meta::Refusal, shard::failure::Failure};
+
+use crate::wire::ErrorCode;
+
+/// The error code of a shard's refusal.
+#[must_use]
+pub fn code_of_failure(failure: Failure) -> ErrorCode {
+    match failure {
+        Failure::NotOwner => ErrorCode::NotLeaderOrFollower,
+        Failure::OffsetOutOfRange => ErrorCode::OffsetOutOfRange,
+        Failure::FencedLeaderEpoch => ErrorCode::FencedLeaderEpoch,
+        Failure::UnknownLeaderEpoch => ErrorCode::UnknownLeaderEpoch,
+        Failure::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
+        Failure::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
+        Failure::Transactional => ErrorCode::InvalidTxnState,
+        Failure::Full | Failure::Storage => ErrorCode::KafkaStorageError,
+        Failure::Corrupt => ErrorCode::CorruptMessage,
+        Failure::Invalid => ErrorCode::InvalidRequest,
+    }
+}
+
+/// The error code of a batch that did not pass the checks.
+#[must_use]
+pub fn code_of_rejection(rejection: &Rejection) -> ErrorCode {
+    match rejection {
+        Rejection::Corrupt => ErrorCode::CorruptMessage,
+        Rejection::InvalidRecord { .. } => ErrorCode::InvalidRecord,
+        Rejection::TooLarge => ErrorCode::MessageTooLarge,
+        Rejection::LargerThanSegment => ErrorCode::RecordListTooLarge,
+        Rejection::UnsupportedCodec => ErrorCode::UnsupportedCompressionType,
+        Rejection::InvalidTimestamp { .. } => ErrorCode::InvalidTimestamp,
+    }
+}
+
+/// The error code of a refused metadata change.
+#[must_use]
+pub fn code_of_refusal(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::InvalidTopic(_) => ErrorCode::InvalidTopicException,
+        Refusal::TopicExists(_) => ErrorCode::TopicAlreadyExists,
+        Refusal::UnknownTopic(_) => ErrorCode::UnknownTopicOrPartition,
+        Refusal::UnknownTopicId(_) => ErrorCode::UnknownTopicId,
+        Refusal::InvalidPartitions(_) => ErrorCode::InvalidPartitions,
+        Refusal::InvalidReplicationFactor(_) => ErrorCode::InvalidReplicationFactor,
+        Refusal::InvalidReplicaAssignment(_) => ErrorCode::InvalidReplicaAssignment,
+        Refusal::InvalidConfig(_) => ErrorCode::InvalidConfig,
+        Refusal::InvalidRequest(_) => ErrorCode::InvalidRequest,
+        Refusal::TopicDeletionDisabled(_) => ErrorCode::TopicDeletionDisabled,
+        // The next try may find the writer free, or another broker.
+        Refusal::Busy(_) | Refusal::Stopping(_) => ErrorCode::RequestTimedOut,
+        Refusal::Failed(_) => ErrorCode::KafkaStorageError,
+    }
+}

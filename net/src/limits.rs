@@ -1,0 +1,35 @@
+//! Every bound of the conversation in one place.
+
+use std::time::Duration;
+
+/// Requests of one connection that are read and not yet answered. Kafka's clients send at most
+/// five at a time; more are for clients that pipeline without waiting.
+pub const REQUESTS_OPEN_PER_CONNECTION: usize = 32;
+
+/// A begun frame that gets no bytes for this long leaves the shared receive buffers.
+pub const STALL_SETTLE: Duration = Duration::from_millis(200);
+
+/// Bytes of begun frames that stalled connections of one shard may hold together; beyond it they
+/// are closed.
+pub const STALLED_BYTES_PER_SHARD: usize = 64 << 20;
+
+/// How often a shard looks for idle and stalled connections.
+pub const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often a stopping shard looks whether its connections have ended.
+pub const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A begun frame that gets no bytes for this long ends its connection.
+pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Largest request other than Produce, in bytes: none of them carries payload.
+pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;
+
+/// Memory of one shard for the headers of answers, in bytes.
+pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;
+
+/// Part of a shard's buffers, as a divisor, that written tails may hold for their readers.
+pub const TAIL_SHARE: usize = 2;
+
+/// Longest wait at a stop for connections to get the answers they are owed.
+pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
