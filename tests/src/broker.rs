@@ -260,6 +260,7 @@ fn spawn(options: &Options, log: &Path) -> Child {
     command.args(arguments(options)).stdin(Stdio::null());
     command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
     options.confinement.apply(&mut command);
+    kernel::end_with_parent(&mut command);
     command.spawn().expect("the binary starts")
 }
 

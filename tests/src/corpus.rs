@@ -1,7 +1,7 @@
 //! Real text to send: the lines of what the host ships as documentation and data.
 //!
 //! Owns the choice of files and the pace. Invariant: every line is valid UTF-8 without a NUL or a
-//! line break, so that it is one record to a tool that reads lines, and the order of files is fixed.
+//! line break, so that it is one record to a tool that reads lines; the order of files is fixed.
 
 use std::{
     fs, io,

@@ -100,7 +100,7 @@ pub struct Options {
     pub port: Option<u16>,
     /// Port that clients are told to use (a proxy's), if another.
     pub advertised_port: Option<u16>,
-    /// Heap in MiB; 512 if not given.
+    /// Heap in MiB; 1024, Kafka's own default, if not given.
     pub heap_mib: Option<u32>,
     /// Directory for all of its files; a fresh one if not given.
     pub folder: Option<PathBuf>,
@@ -135,7 +135,7 @@ impl Kafka {
         let configuration = folder.join("server.properties").to_string_lossy().into_owned();
         let format = ["format", "-g", "-t", CLUSTER_ID, "-c", &configuration];
         installation.tool("kafka.tools.StorageTool", &format)?;
-        let heap_mib = options.heap_mib.unwrap_or(512);
+        let heap_mib = options.heap_mib.unwrap_or(1024);
         let process = run(&installation, &folder, heap_mib)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut kafka =
@@ -217,6 +217,7 @@ fn run(installation: &Installation, folder: &Path, heap_mib: u32) -> io::Result<
     let log = File::options().create(true).append(true).open(folder.join("server.log"))?;
     let mut java = installation.java("kafka.Kafka", heap_mib);
     java.arg(folder.join("server.properties")).stdin(Stdio::null());
+    kernel::end_with_parent(&mut java);
     java.stdout(log.try_clone()?).stderr(log).spawn()
 }
 

@@ -55,6 +55,18 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Has the child of `command` end with the thread that starts it, so that a test that is killed
+/// leaves no broker behind.
+pub fn end_with_parent(command: &mut Command) {
+    let enter = || {
+        let kill = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
+        // SAFETY: prctl with integer arguments of its own width.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, kill) })
+    };
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(enter) };
+}
+
 /// What a child process is not given.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {

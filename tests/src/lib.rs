@@ -8,6 +8,8 @@ pub mod broker;
 pub mod corpus;
 pub mod kafka;
 pub mod kernel;
+pub mod load;
+pub mod manifest;
 pub mod proxy;
 pub mod server;
 pub mod tidy;

@@ -26,6 +26,7 @@ pub enum ApiKey {
     Metadata = 3,
     ApiVersions = 18,
     CreateTopics = 19,
+    DeleteTopics = 20,
 }
 
 /// A connection that speaks raw frames.
@@ -124,6 +125,19 @@ impl Connection {
         match answer.i16()? {
             0 | TOPIC_ALREADY_EXISTS => Ok(()),
             error => Err(io::Error::other(format!("CreateTopics {topic}: error {error}"))),
+        }
+    }
+
+    /// Deletes a topic (DeleteTopics version 1).
+    pub fn delete_topic(&mut self, topic: &str) -> io::Result<()> {
+        let mut body = Writer::default();
+        body.i32(1).string(topic).i32(30_000);
+        let answer = self.call(ApiKey::DeleteTopics, 1, &body.bytes)?;
+        let mut answer = Reader::new(&answer);
+        let (_throttle, _topics, _name) = (answer.i32()?, answer.i32()?, answer.string()?);
+        match answer.i16()? {
+            0 => Ok(()),
+            error => Err(io::Error::other(format!("DeleteTopics {topic}: error {error}"))),
         }
     }
 

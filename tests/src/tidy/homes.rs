@@ -14,7 +14,7 @@ const HOMES: [(&str, &[&str]); 13] = [
     ("lz4_flex", &["engine/src/batch/"]),
     ("zstd", &["engine/src/batch/"]),
     ("kafka_wire", &["net/src/wire/"]),
-    ("clap", &["tools/", "bench/"]),
+    ("clap", &["tools/", "bench/", "tests/src/bin/"]),
     ("rdkafka", &["tests/"]),
     ("criterion", &["bench/benches/"]),
 ];
