@@ -327,6 +327,7 @@ fn topic_settings_are_refused_as_kafka_does() {
     TopicConfig::resolve(&broker, &remote).expect_err("there is no tiered storage");
     for (name, text) in [
         ("cleanup.policy", ""),
+        ("cleanup.policy", "compact,compact"),
         ("preallocate", "TRUE"),
         ("retention.bytes", "-5"),
         ("segment.bytes", "+2000000"),

@@ -29,4 +29,6 @@ pub use state::State;
 pub use writer::{Directory, MetaHandle};
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -460,3 +460,6 @@ fn corrupt(path: &Path, reason: &str) -> Error {
 fn about(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests;
