@@ -29,6 +29,4 @@ pub use state::State;
 pub use writer::{Directory, MetaHandle};
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;

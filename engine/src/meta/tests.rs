@@ -1,5 +1,7 @@
 //! Each refusal in Kafka's words, and the whole of it on a real directory.
 
+mod model;
+
 use std::{path::Path, sync::Arc, time::Instant};
 
 use super::{writer::Publish, *};

@@ -168,8 +168,8 @@ impl MetaHandle {
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
-        // Where the queue is full, the writer makes room; where the thread has ended without a stop,
-        // nobody reads this one, and there is room, since the end emptied the queue.
+        // Where the queue is full, the writer makes room. Where the thread has ended by itself,
+        // nobody reads this, and there is room, since the end emptied the queue.
         drop(self.sender.send(Message::Stop));
         drop(thread.join());
     }

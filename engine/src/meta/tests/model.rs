@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::*;
+use super::super::*;
 use crate::{
     config::{BrokerConfig, Change, Operation, Overrides, TopicConfig},
     limits,
