@@ -49,8 +49,8 @@ impl Schedule {
         Self { rate: load.rate, warmup: load.warmup(), end }
     }
 
-    /// Record number `sent` (from 0), of which `measured` came after the warm-up, at `elapsed` since
-    /// the start.
+    /// Record number `sent` (from 0), of which `measured` came after the warm-up, at `elapsed`
+    /// since the start.
     pub fn next(&self, sent: u64, measured: u64, elapsed: Duration) -> Next {
         let due = self.rate.map_or(elapsed, |rate| offset(sent, rate));
         let over = match self.end {
