@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Tail {
     shared: Arc<Shared>,
-    begin: mpsc::Sender<Instant>,
+    begin: mpsc::SyncSender<Instant>,
     thread: JoinHandle<()>,
 }
 
@@ -75,7 +75,7 @@ impl Tail {
             over: AtomicBool::new(false),
             failure: Mutex::new(None),
         });
-        let (begin, began) = mpsc::channel();
+        let (begin, began) = mpsc::sync_channel(1);
         let theirs = shared.clone();
         let thread = thread::spawn(move || {
             let Ok(start) = began.recv() else { return };
