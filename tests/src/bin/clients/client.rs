@@ -89,10 +89,13 @@ impl Client {
     /// What its records can hold.
     #[must_use]
     pub fn profile(self) -> Profile {
+        let full = Profile::FULL;
         match self {
-            Self::Kcat => Profile::Kcat,
-            Self::Kafkajs => Profile::NoNullHeaderValue,
-            _ => Profile::Full,
+            Self::Kcat => Profile { kcat: true, ..full },
+            Self::Kafkajs => Profile { null_headers: false, ..full },
+            Self::KafkaPython => Profile { null_headers: false, null_records: false, ..full },
+            Self::Aiokafka => Profile { null_records: false, ..full },
+            _ => full,
         }
     }
 

@@ -130,41 +130,44 @@ pub struct Run {
 
 /// What a client can put into a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// Everything.
-    Full,
-    /// Everything but null header values.
-    NoNullHeaderValue,
-    /// What `kcat -P` can say: the same headers for all records of a process, no timestamps, and
-    /// per process either only null or only empty keys and values.
-    Kcat,
+pub struct Profile {
+    /// Headers whose value is null.
+    pub null_headers: bool,
+    /// Records whose key and value are both null.
+    pub null_records: bool,
+    /// Only what `kcat -P` can say: the same headers for all records of a process, no timestamps,
+    /// and per process either only null or only empty keys and values.
+    pub kcat: bool,
 }
 
 impl Profile {
+    /// A client that can say everything.
+    pub const FULL: Self = Self { null_headers: true, null_records: true, kcat: false };
+
     /// Whether the records keep the create time that the corpus gives them.
     #[must_use]
     pub fn has_timestamps(self) -> bool {
-        self != Self::Kcat
+        !self.kcat
     }
 
     fn adapt(self, run: usize, record: &mut Record) {
-        match self {
-            Self::Full => {}
-            Self::NoNullHeaderValue => {
-                for (_, value) in &mut record.headers {
-                    value.get_or_insert_with(Vec::new);
-                }
+        if !self.null_headers {
+            for (_, value) in &mut record.headers {
+                value.get_or_insert_with(Vec::new);
             }
-            Self::Kcat => {
-                let partition = record.partition.to_string().into_bytes();
-                record.headers = vec![
-                    (b"run".to_vec(), Some(run.to_string().into_bytes())),
-                    (b"partition".to_vec(), Some(partition)),
-                ];
-                for field in [&mut record.key, &mut record.value] {
-                    if field.as_ref().is_none_or(Vec::is_empty) {
-                        *field = (!kcat_says_null(record.partition)).then(Vec::new);
-                    }
+        }
+        if !self.null_records && record.value.is_none() {
+            record.key.get_or_insert_with(Vec::new);
+        }
+        if self.kcat {
+            let partition = record.partition.to_string().into_bytes();
+            record.headers = vec![
+                (b"run".to_vec(), Some(run.to_string().into_bytes())),
+                (b"partition".to_vec(), Some(partition)),
+            ];
+            for field in [&mut record.key, &mut record.value] {
+                if field.as_ref().is_none_or(Vec::is_empty) {
+                    *field = (!kcat_says_null(record.partition)).then(Vec::new);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! kcat as a client: one process per run and partition to produce, few to read.
 //!
 //! Owns the translation between corpus and kcat's command line, delimiters and format string.
-//! What kcat cannot say at all is the business of `Profile::Kcat`.
+//! What kcat cannot say at all is the business of `Profile::kcat`.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
