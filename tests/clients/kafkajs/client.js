@@ -22,7 +22,7 @@ const CODECS = {
 }
 
 // A send becomes one batch per partition, which must stay below the broker's default of 1 MiB.
-const CHUNK_BYTES = 100_000
+const CHUNK_BYTES = 300_000
 const CHUNK_RECORDS = 1000
 
 function readJob(path) {

