@@ -3,9 +3,10 @@
 //! Owns the process. Knows of the broker only its command line. A broker that does not start, or
 //! does not end well on SIGTERM, is an error.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ impl Broker {
             .arg("--data-dir")
             .arg(data_dir)
             .args(["--listen", &address.to_string()])
+            .stdin(Stdio::null())
+            .stdout(io::stderr())
             .spawn()
             .map_err(|error| format!("cannot run {}: {error}", binary.display()))?;
         let mut broker = Self { process, address };
@@ -57,8 +60,9 @@ impl Broker {
     /// # Errors
     /// It does not end in time, or not with exit code 0.
     pub fn stop(mut self) -> Outcome<()> {
-        let pid = self.process.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status()?;
+        // The shell has `kill` built in; a small Debian has no program of that name.
+        let signal = format!("kill -TERM {}", self.process.id());
+        Command::new("sh").args(["-c", &signal]).status()?;
         let asked = Instant::now();
         while asked.elapsed() < STOP_LIMIT {
             match self.process.try_wait()? {

@@ -278,13 +278,13 @@ fn describe_run(run: usize, records: Range<usize>) -> Run {
 
 /// Value sizes of one run, shuffled: one in a thousand up to 900 KiB and the first of these above
 /// 800 KiB, 99 in a thousand up to 32 KiB, the rest up to 1 KiB. Inside a class small sizes are
-/// likelier, which keeps 100,000 records near 100 MB.
+/// likelier, which keeps 100,000 records near 120 MB.
 fn sizes(count: usize, random: &mut Random) -> Vec<usize> {
     let mut sizes = Vec::with_capacity(count);
     for index in 0..count {
         let size = match index * 1000 / count {
             0 if index == 0 => random.between(LARGE_MIN_BYTES, LARGE_MAX_BYTES),
-            0 => random.skewed(32 * 1024, LARGE_MAX_BYTES),
+            0 => random.skewed(32 * 1024 + 1, LARGE_MAX_BYTES),
             1..=99 => random.skewed(1025, 32 * 1024),
             _ => random.skewed(0, 1024),
         };
@@ -397,5 +397,58 @@ impl Random {
         }
         bytes.truncate(length);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { records: 100_000, seed: 1, now_ms: 1_800_000_000_000 };
+
+    fn size(record: &Record) -> usize {
+        record.value.as_ref().map_or(0, Vec::len)
+    }
+
+    #[test]
+    fn the_mix_is_the_promised_one() {
+        let corpus = Corpus::new(SHAPE, Profile::FULL);
+        let count = |what: &dyn Fn(&Record) -> bool| {
+            corpus.records.iter().filter(|record| what(record)).count()
+        };
+        assert_eq!(corpus.records.len(), 100_000);
+        assert_eq!(count(&|r| size(r) <= 1024), 90_000);
+        assert_eq!(count(&|r| (1025..=32 * 1024).contains(&size(r))), 9_900);
+        assert_eq!(count(&|r| (32 * 1024 + 1..=900 * 1024).contains(&size(r))), 100);
+        assert!(count(&|r| size(r) > 800 * 1024) >= RUNS);
+        let volume: usize = corpus.records.iter().map(size).sum();
+        assert!((80 << 20..150 << 20).contains(&volume), "{volume} bytes");
+        assert!(count(&|r| r.value.is_none()) > 1000);
+        assert!(count(&|r| r.key.is_none() && r.value.is_none()) > 100);
+        assert!(count(&|r| r.headers.iter().any(|(_, value)| value.is_none())) > 1000);
+        assert!(count(&|r| r.headers.windows(2).any(|pair| pair[0].0 == pair[1].0)) > 1000);
+    }
+
+    #[test]
+    fn every_codec_meets_every_acks_mode_in_every_partition() {
+        let corpus = Corpus::new(SHAPE, Profile::FULL);
+        assert_eq!(corpus.runs.len(), RUNS);
+        for run in &corpus.runs {
+            let records = &corpus.records[run.records.clone()];
+            assert_eq!(records.len(), 5000);
+            assert!(records.iter().any(|record| size(record) > 800 * 1024));
+            for partition in 0..PARTITIONS {
+                assert!(records.iter().any(|record| record.partition == partition));
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_makes_one_corpus() {
+        let shape = Shape { records: 2000, ..SHAPE };
+        let first = Corpus::new(shape, Profile::FULL);
+        assert_eq!(first.records, Corpus::new(shape, Profile::FULL).records);
+        let other = Corpus::new(Shape { seed: 2, ..shape }, Profile::FULL);
+        assert_ne!(first.records, other.records);
     }
 }
