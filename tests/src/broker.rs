@@ -32,7 +32,7 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The setting that allows more shards than cores, which a test on a small machine needs.
-pub const OVERSUBSCRIBE: (&str, &str) = ("millrace.shards.oversubscribe", "true");
+pub const SHARE_CPUS: (&str, &str) = ("millrace.shards.share.cpus", "true");
 
 /// How to start a broker.
 #[derive(Clone, Debug, Default)]
@@ -229,7 +229,7 @@ pub fn serve_until_exit<A: AsRef<OsStr>>(
     arguments: &[A],
     confinement: &Confinement,
 ) -> FailedStart {
-    let mut command = Command::new(program);
+    let mut command = millrace(program);
     command.arg("serve").args(arguments).stdin(Stdio::null());
     confinement.apply(&mut command);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -247,6 +247,19 @@ pub fn serve_until_exit<A: AsRef<OsStr>>(
     FailedStart { code: output.status.code(), stderr }
 }
 
+/// The binary at `program` without this process's own `MILLRACE_*` variables, which are settings to
+/// a broker.
+#[must_use]
+pub fn millrace(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MILLRACE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// The log lies beside the data directory, which may be read-only or full.
 fn log_path(data_dir: &Path) -> PathBuf {
     let name = data_dir.file_name().map_or("broker".into(), |name| name.to_string_lossy());
@@ -256,7 +269,7 @@ fn log_path(data_dir: &Path) -> PathBuf {
 
 fn spawn(options: &Options, log: &Path) -> Child {
     let log = File::options().create(true).append(true).open(log).expect("a log file");
-    let mut command = Command::new(binary());
+    let mut command = millrace(binary());
     command.args(arguments(options)).stdin(Stdio::null());
     command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
     options.confinement.apply(&mut command);
@@ -277,7 +290,7 @@ fn arguments(options: &Options) -> Vec<String> {
     if let Some(shards) = options.shards {
         arguments.extend(["--shards".to_owned(), shards.to_string()]);
         if shards > cores() {
-            settings.push((OVERSUBSCRIBE.0.to_owned(), OVERSUBSCRIBE.1.to_owned()));
+            settings.push((SHARE_CPUS.0.to_owned(), SHARE_CPUS.1.to_owned()));
         }
     }
     for (name, value) in settings {

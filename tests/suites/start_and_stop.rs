@@ -156,7 +156,7 @@ fn a_small_memlock_limit_is_explained_or_enough() {
     fs::create_dir(&data).expect("our own folder");
     chown(&data, Some(NOBODY), Some(NOBODY)).expect("root may");
     let port = free_port();
-    let mut command = Command::new(&program);
+    let mut command = broker::millrace(&program);
     command.arg("serve").arg("--data-dir").arg(data.join("data"));
     command.args(["--listen", &format!("127.0.0.1:{port}")]);
     let limit = Some(16 << 10);
@@ -296,7 +296,7 @@ fn waiting_fetch(topic: &str) -> Vec<u8> {
 
 #[test]
 fn settings_are_explained_with_their_origin() {
-    let mut command = Command::new(broker::binary());
+    let mut command = broker::millrace(broker::binary());
     command.args(["config", "explain", "--set", "num.partitions=7"]);
     let output = command.env("MILLRACE_LOG_RETENTION_MS", "1234").output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -133,6 +133,7 @@ fn options(config: &BrokerConfig) -> RuntimeOptions {
     if let Some(shards) = config.shards {
         options.shards = shards;
     }
+    options.allow_shared_cpus = config.shards_share_cpus;
     options.buffer_budget_bytes = config.buffer_bytes;
     options.spin_us = u32::try_from(config.spin_us).unwrap_or(u32::MAX);
     options

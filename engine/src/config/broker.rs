@@ -50,6 +50,8 @@ pub struct BrokerConfig {
     pub producer_id_expiration_ms: u64,
     /// `millrace.shards`: `None` takes every CPU of the process.
     pub shards: Option<usize>,
+    /// `millrace.shards.share.cpus`.
+    pub shards_share_cpus: bool,
     /// `millrace.buffer.bytes`, of each shard.
     pub buffer_bytes: usize,
     /// `millrace.spin.us`.
@@ -110,6 +112,7 @@ impl BrokerConfig {
             fetch_max_bytes: reader.number("fetch.max.bytes"),
             producer_id_expiration_ms: reader.number("producer.id.expiration.ms"),
             shards: Some(reader.number("millrace.shards")).filter(|shards| *shards > 0),
+            shards_share_cpus: reader.boolean("millrace.shards.share.cpus"),
             buffer_bytes: reader.number("millrace.buffer.bytes"),
             spin_us: reader.number("millrace.spin.us"),
             topic_defaults: Arc::new(topic_defaults),

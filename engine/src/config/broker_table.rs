@@ -263,6 +263,12 @@ pub static BROKER_DEFINITIONS: &[Definition] = &[
         "Shards, each a pinned core of its own; 0 takes every CPU that the process may use.",
     ),
     row(
+        "millrace.shards.share.cpus",
+        Rule::Boolean,
+        Some("false"),
+        "Start even with more shards than CPUs, and pin none: for tests of many shards.",
+    ),
+    row(
         "millrace.spin.us",
         Rule::Integer(Int, 0, 1_000_000),
         Some("20"),

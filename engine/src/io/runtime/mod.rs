@@ -197,7 +197,8 @@ fn placement(options: &RuntimeOptions) -> Result<Vec<Option<usize>>> {
     if count > cpus.len() && !options.allow_shared_cpus {
         let have = cpus.len();
         return Err(failed(format!(
-            "{count} shards on {have} CPUs: use at most {have}, or allow shards to share CPUs"
+            "{count} shards on {have} CPUs: use --shards {have}, or let shards share CPUs with \
+             --set millrace.shards.share.cpus=true"
         )));
     }
     if count > cpus.len() || !options.pin {
