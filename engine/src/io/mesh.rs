@@ -252,6 +252,7 @@ impl<M: Send> Remote<M> {
                 Err(back) if self.fabric.ports[usize::from(to.0)].is_closed() => return Err(back),
                 Err(back) => message = back,
             }
+            #[expect(clippy::disallowed_methods, reason = "the thread is no shard")]
             thread::sleep(ROOM_RETRY);
         }
     }

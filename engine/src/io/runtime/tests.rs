@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "the tests time the shards from outside")]
+
 use std::{
     cell::Cell,
     rc::Rc,
