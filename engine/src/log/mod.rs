@@ -284,6 +284,18 @@ impl<E: Env> Log<E> {
         self.shared.state.borrow().epochs.latest()
     }
 
+    /// Bytes of batches on disk and in memory, without the space prepared ahead (`DescribeLogDirs`).
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.state.borrow().segments.iter().map(|segment| segment.size).sum()
+    }
+
+    /// Number of segments, the active one included.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.shared.state.borrow().segments.len()
+    }
+
     /// Obeys other settings from now on. A topic that stops being relaxed is flushed with its next
     /// append.
     ///

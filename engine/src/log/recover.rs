@@ -161,6 +161,7 @@ impl<E: Env> Recovery<'_, E> {
         let first = segments.front().map_or(Offset(0), |segment| segment.base);
         let active = segments.back_mut().expect("there is one by now");
         let log_end = active.end;
+        assert!(log_end >= first, "a log does not end before it begins");
         let damaged = log_end < durable;
         if !damaged {
             self.cut(active).await?;
