@@ -102,6 +102,13 @@ async fn write_in_turn<E: Env>(shared: &Rc<Shared<E>>, durable: Durable) -> io::
 
 async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<()> {
     let file = open(shared).await?;
+    if is_last_undurable(shared) {
+        // Two records that are not durable could both be torn, and with them the one before.
+        match durable {
+            Durable::Now => file.sync().await?,
+            Durable::WithNextFlush => return Ok(()),
+        }
+    }
     let (record, recorded) = {
         let mut state = shared.state.borrow_mut();
         assert!(state.recording, "records are written one at a time");
@@ -123,8 +130,18 @@ async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<
     if durable == Durable::Now {
         file.sync().await?;
     }
-    shared.state.borrow_mut().recorded = recorded;
+    let flushes = shared.volume.flushes();
+    let mut state = shared.state.borrow_mut();
+    state.recorded = recorded;
+    state.noted_at_flush = (durable == Durable::WithNextFlush).then_some(flushes);
     Ok(())
+}
+
+/// Whether the last record may not be durable yet. A flush in flight when it was written does not
+/// cover it; the one after that does.
+fn is_last_undurable<E: Env>(shared: &Shared<E>) -> bool {
+    let noted_at = shared.state.borrow().noted_at_flush;
+    noted_at.is_some_and(|flushes| shared.volume.flushes() < flushes + 2)
 }
 
 /// The file, made and with both slots written and synced, so that a flush of the disk covers them.

@@ -60,6 +60,8 @@ pub(super) struct State<E: Env> {
     pub(super) recorded: u64,
     /// Gaps between the offsets of batches are legal below this one.
     pub(super) dense_from: Offset,
+    /// Flushes of the volume when the last durable-end record was written without a sync.
+    pub(super) noted_at_flush: Option<u64>,
     /// The durable-end file, while the log is busy.
     pub(super) record_file: Option<Rc<FileOf<E>>>,
     /// A durable-end record is being written.
@@ -107,6 +109,7 @@ impl<E: Env> State<E> {
             submitted_end: marks.log_end(),
             flush_target: marks.log_end(),
             dense_from: Offset(0),
+            noted_at_flush: None,
             record_file: None,
             recording: false,
             checkpoint_sequence: 0,

@@ -214,8 +214,8 @@ impl<E: Env> Volume<E> {
     }
 }
 
-/// Gives back the oldest chunk of a log, or the unused part of its only one; returns the bytes given
-/// back and still held. A log whose bytes are not written yet keeps them.
+/// Gives back the oldest chunk of a log, or the unused part of its only one; returns the bytes
+/// given back and still held. A log whose bytes are not written yet keeps them.
 fn give_back<E: Env>(log: &Shared<E>) -> (usize, usize) {
     let mut state = log.state.borrow_mut();
     let written = state.written;
