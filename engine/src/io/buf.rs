@@ -523,7 +523,9 @@ impl Chain {
     /// All bytes in one vector; for slow paths and tests.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+        let mut bytes = Vec::with_capacity(self.length);
+        self.slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+        bytes
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Finding, Source, source};
 const HOMES: [(&str, &[&str]); 13] = [
     ("glommio", &["engine/src/io/"]),
     ("io_uring", &["engine/src/io/"]),
-    ("crossbeam", &["engine/src/io/", "engine/src/meta/"]),
+    ("crossbeam", &["engine/src/io/", "engine/src/meta/", "bench/benches/"]),
     ("rkyv", &["engine/src/shard/", "engine/src/meta/"]),
     ("crc32c", &["engine/src/batch/", "engine/src/log/", "engine/src/meta/", "tests/"]),
     ("flate2", &["engine/src/batch/"]),
