@@ -1,12 +1,9 @@
 //! The topic under load: made if it is not there, and described for the report.
 
-use millrace_net::{
-    client::{
-        admin::{Admin, NewTopic, Resource},
-        config::ClientConfig,
-        error::{ClientError, Result},
-    },
-    wire::ErrorCode,
+use millrace_net::client::{
+    admin::{Admin, NewTopic, Resource},
+    config::ClientConfig,
+    error::{ClientError, Result},
 };
 
 use super::{Load, name_and_value};
@@ -64,7 +61,7 @@ fn create(admin: &mut Admin, load: &Load) -> Result<()> {
         topic.configs.push((name.to_owned(), value.to_owned()));
     }
     match admin.create_topic(&topic, false) {
-        Err(error) if error.code() == ErrorCode::TopicAlreadyExists => Ok(()),
+        Err(error) if error.is_topic_exists() => Ok(()),
         result => result
             .map(drop)
             .map_err(|error: ClientError| error.during(&format!("topic {}", load.topic))),

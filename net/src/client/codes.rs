@@ -62,6 +62,18 @@ impl ClientError {
         Self::coded(Kind::Refused, code, format!("{line} ({}, {})", code.name(), code.code()))
     }
 
+    /// Whether the broker says that the topic exists already.
+    #[must_use]
+    pub fn is_topic_exists(&self) -> bool {
+        self.code() == ErrorCode::TopicAlreadyExists
+    }
+
+    /// Whether the broker says that there is no such topic or partition.
+    #[must_use]
+    pub fn is_unknown_topic(&self) -> bool {
+        self.code() == ErrorCode::UnknownTopicOrPartition
+    }
+
     /// Whether trying again may help: a retriable answer, or no answer at all.
     #[must_use]
     pub fn is_retriable(&self) -> bool {

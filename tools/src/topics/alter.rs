@@ -1,10 +1,7 @@
 //! `millrace topics alter`.
 
 use clap::Args;
-use millrace_net::{
-    client::admin::{AlterOp, Resource},
-    wire::ErrorCode,
-};
+use millrace_net::client::admin::{AlterOp, Resource};
 
 use crate::{
     bootstrap::Bootstrap,
@@ -51,9 +48,7 @@ impl Alter {
             result = admin.alter_configs(&Resource::Topic(self.topic.clone()), &changes);
         }
         match result {
-            Err(error) if self.if_exists && error.code() == ErrorCode::UnknownTopicOrPartition => {
-                Ok(())
-            }
+            Err(error) if self.if_exists && error.is_unknown_topic() => Ok(()),
             Err(error) => Err(error.during(&format!("topic {}", self.topic)).into()),
             Ok(()) => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! `millrace topics create`.
 
 use clap::Args;
-use millrace_net::{client::admin::NewTopic, wire::ErrorCode};
+use millrace_net::client::admin::NewTopic;
 
 use crate::{
     bootstrap::Bootstrap,
@@ -43,7 +43,7 @@ impl Create {
         let topic = self.topic()?;
         let mut admin = self.bootstrap.admin()?;
         match admin.create_topic(&topic, self.validate_only) {
-            Err(error) if self.if_not_exists && error.code() == ErrorCode::TopicAlreadyExists => {
+            Err(error) if self.if_not_exists && error.is_topic_exists() => {
                 return Ok(());
             }
             result => result.map_err(|error| error.during(&format!("topic {}", self.topic)))?,

@@ -1,7 +1,6 @@
 //! `millrace topics delete`.
 
 use clap::Args;
-use millrace_net::wire::ErrorCode;
 
 use crate::{
     bootstrap::Bootstrap,
@@ -28,8 +27,7 @@ impl Delete {
         let mut failed = None;
         for (name, result) in names.iter().zip(admin.delete_topics(&names)?) {
             match result {
-                Err(error)
-                    if self.if_exists && error.code() == ErrorCode::UnknownTopicOrPartition => {}
+                Err(error) if self.if_exists && error.is_unknown_topic() => {}
                 Err(error) => failed = Some(error.during(&format!("topic {name}"))),
                 Ok(()) => {}
             }

@@ -117,11 +117,7 @@ fn checked(code: i16, message: Option<&str>) -> Result<()> {
 /// is tried again, but "unknown topic" is final, unlike for one who waits for it to appear.
 fn settled(code: i16, message: Option<&str>) -> Result<Result<()>> {
     match checked(code, message) {
-        Err(error)
-            if error.is_retriable() && error.code() != ErrorCode::UnknownTopicOrPartition =>
-        {
-            Err(error)
-        }
+        Err(error) if error.is_retriable() && !error.is_unknown_topic() => Err(error),
         result => Ok(result),
     }
 }

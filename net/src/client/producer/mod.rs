@@ -30,7 +30,6 @@ use super::{
     error::{ClientError, Kind, Result},
     links::Links,
 };
-use crate::wire::ErrorCode;
 
 /// A record to be sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,7 +263,7 @@ fn slot_of(state: &mut State, record: &ProducerRecord<'_>) -> Result<usize> {
 fn unknown_topic(topic: &str, failure: Option<ClientError>, max_block_ms: u64) -> ClientError {
     let waited = format!("after max.block.ms ({max_block_ms} ms)");
     match failure {
-        Some(error) if error.code() == ErrorCode::UnknownTopicOrPartition => ClientError::new(
+        Some(error) if error.is_unknown_topic() => ClientError::new(
             Kind::TimedOut,
             format!("topic {topic} does not exist {waited}; create it first"),
         ),
