@@ -29,7 +29,7 @@ pub const FRAME_CAP_BYTES: usize = 100 << 20;
 /// Longest read of a log in one buffer, in bytes.
 pub const READ_CHUNK_BYTES: usize = 256 << 10;
 
-/// Messages waiting from one shard to another, per direction.
+/// Messages waiting for one shard, divided among the shards that send to it.
 pub const MAILBOX_DEPTH: usize = 4096;
 
 /// Size of an encoded header between shards, in bytes; the largest carries a batch header.

@@ -9,6 +9,8 @@ use millrace_net::client::error::ClientError;
 pub enum Failure {
     /// What went wrong and what to do, in one line; exit code 1.
     Line(String),
+    /// As [`Failure::Line`], with an exit code of its own.
+    Coded(String, u8),
     /// Whoever read our output has gone; nobody wants a word about it.
     ReaderGone,
 }
@@ -44,6 +46,10 @@ pub fn exit_code(outcome: Outcome) -> ExitCode {
         Err(Failure::Line(message)) => {
             eprintln!("millrace: {message}");
             ExitCode::FAILURE
+        }
+        Err(Failure::Coded(message, code)) => {
+            eprintln!("millrace: {message}");
+            ExitCode::from(code)
         }
     }
 }

@@ -4,12 +4,13 @@
 //! behaviour: one line on standard error and exit code 1; a reader of our output that goes away
 //! (`| head`) ends the command quietly.
 
+mod bench;
 mod bootstrap;
 mod consume;
 mod failure;
 mod output;
-mod serve;
 mod produce;
+mod serve;
 mod settings;
 mod topics;
 mod usage;
@@ -39,6 +40,9 @@ enum Command {
     Produce(Box<produce::Produce>),
     /// Print records of a topic
     Consume(Box<consume::Consume>),
+    /// Measure a broker under load
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 impl Command {
@@ -49,6 +53,7 @@ impl Command {
             Self::Topics(command) => command.run(),
             Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
+            Self::Bench(command) => command.run(),
         }
     }
 }

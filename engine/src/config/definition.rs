@@ -46,7 +46,7 @@ pub enum Rule {
     OneOf(&'static [&'static str]),
     /// Any list of words.
     List,
-    /// List of some of these words, none twice.
+    /// List of some of these words; one given twice counts once.
     ListOf(&'static [&'static str]),
     /// `*`, or a list of `partition:broker`.
     ThrottledReplicas,
@@ -150,8 +150,9 @@ impl Rule {
                 if value == Value::Integer(*other) {
                     return Ok(value);
                 }
-                parse_integer(text, ValueType::Int, *least, *most)
-                    .map_err(|_| format!("Value must be between {least} and {most}, or {other}"))
+                parse_integer(text, ValueType::Int, *least, *most).map_err(|_| {
+                    format!("Value must be between {least} and {most} or equal to {other}")
+                })
             }
             Self::Double(least, most) => parse_double(text, *least, *most),
             Self::Text | Self::Class | Self::Password => Ok(Value::Text(text.to_owned())),
@@ -248,13 +249,14 @@ fn parse_word(text: &str, words: &[&str]) -> Result<Value, String> {
 }
 
 fn parse_words(text: &str, words: &[&str]) -> Result<Value, String> {
-    let list = split_list(text);
-    for (position, word) in list.iter().enumerate() {
+    let mut list: Vec<String> = Vec::new();
+    for word in split_list(text) {
         if !words.contains(&word.as_str()) {
             return Err(format!("String must be one of: {}", words.join(", ")));
         }
-        if list.iter().take(position).any(|earlier| earlier == word) {
-            return Err("List must not contain a value twice".to_owned());
+        // A word given twice counts once, as in Kafka.
+        if !list.contains(&word) {
+            list.push(word);
         }
     }
     Ok(Value::List(list))

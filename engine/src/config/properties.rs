@@ -114,3 +114,120 @@ fn four_digits(rest: &mut Peekable<Chars<'_>>) -> Result<u32, String> {
     }
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each file with what `java.util.Properties.load` (Java 17) makes of it.
+    const GOLDEN: [(&str, &[(&str, &str)]); 26] = [
+        ("a=b", &[("a", "b")]),
+        ("a:b", &[("a", "b")]),
+        ("a b", &[("a", "b")]),
+        ("a\tb", &[("a", "b")]),
+        ("  a  =  b  ", &[("a", "b  ")]),
+        ("a", &[("a", "")]),
+        ("a=", &[("a", "")]),
+        ("=b", &[("", "b")]),
+        ("a==b", &[("a", "=b")]),
+        ("a=:b", &[("a", ":b")]),
+        ("a = = b", &[("a", "= b")]),
+        ("#c\na=1", &[("a", "1")]),
+        ("!c\na=1", &[("a", "1")]),
+        (" # c\na=1", &[("a", "1")]),
+        ("a=1\\\n   2", &[("a", "12")]),
+        ("a=1\\\\\nb=2", &[("a", "1\\"), ("b", "2")]),
+        ("a\\=b=c", &[("a=b", "c")]),
+        ("a\\ b=c", &[("a b", "c")]),
+        ("a=\\u0041\\u00e9", &[("a", "A\u{e9}")]),
+        ("a=\\uD83D\\uDE00", &[("a", "\u{1f600}")]),
+        ("a=\\t\\n\\r\\f\\z", &[("a", "\t\n\r\x0cz")]),
+        ("a=1\r\nb=2", &[("a", "1"), ("b", "2")]),
+        ("a=b # no comment", &[("a", "b # no comment")]),
+        ("a=1\\", &[("a", "1")]),
+        ("a=x\\\n#y", &[("a", "x#y")]),
+        ("a=\\\n\\\n b", &[("a", "b")]),
+    ];
+
+    #[test]
+    fn files_read_as_in_java() {
+        for (text, expected) in GOLDEN {
+            let properties = parse(text).expect("well formed");
+            let pairs: Vec<_> =
+                properties.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
+            assert_eq!(pairs, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_over_comments_and_continuations() {
+        let properties = parse("#\n\na=1\\\n2\nb=3\r\n\nc=4").expect("well formed");
+        let lines: Vec<_> = properties.iter().map(|it| it.line).collect();
+        assert_eq!(lines, [3, 5, 7]);
+        assert_eq!(parse("a=1\n\nb=\\u00g0").expect_err("malformed").0, 3);
+        assert!(parse("a=\\ud83dx").is_err() && parse("a=\\ude00").is_err());
+    }
+
+    /// Whatever is escaped as Java's `Properties.store` does reads back as it was.
+    #[test]
+    fn escaped_texts_read_back() {
+        const LETTERS: [char; 16] = [
+            'a',
+            '.',
+            ' ',
+            '=',
+            ':',
+            '#',
+            '!',
+            '\\',
+            '\n',
+            '\r',
+            '\t',
+            '\x0c',
+            'u',
+            '0',
+            '\u{e9}',
+            '\u{1f600}',
+        ];
+        let mut random = 11_u64;
+        for _ in 0..5000 {
+            let mut word = || {
+                let mut text = String::new();
+                for _ in 0..8 {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    text.push(LETTERS[usize::try_from(random % 16).expect("below 16")]);
+                }
+                text
+            };
+            let (name, value) = (word(), word());
+            let text = format!("{}={}\n", escape(&name), escape(&value));
+            let expected = Property { line: 1, name, value };
+            assert_eq!(parse(&text), Ok(vec![expected]), "{text:?}");
+            // Unescaped it may mean anything, but never panics.
+            drop(parse(&word()));
+        }
+    }
+
+    fn escape(text: &str) -> String {
+        let mut out = String::new();
+        for letter in text.chars() {
+            match letter {
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\x0c' => out.push_str("\\f"),
+                'a'..='z' | '.' | '0' => out.push(letter),
+                _ if letter.is_ascii() => out.extend(['\\', letter]),
+                _ => {
+                    let mut units = [0; 2];
+                    for unit in letter.encode_utf16(&mut units) {
+                        out.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
+            }
+        }
+        out
+    }
+}

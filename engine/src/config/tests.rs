@@ -1,5 +1,7 @@
 //! The tables against themselves, the layers, and the values against Kafka's.
 
+mod document;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
@@ -265,57 +267,60 @@ fn topic_settings_resolve_over_the_brokers() {
     assert_eq!(broker.topic_defaults.retention_ms, None);
 }
 
+/// A topic setting, a text, and what Apache Kafka 4.4 says of it, the hint aside.
+const REFUSED: [(&str, &str, &str); 9] = [
+    ("nope", "1", "Unknown topic config name: nope"),
+    (
+        "retention.msec",
+        "1",
+        "Unknown topic config name: retention.msec (nearest known: retention.ms)",
+    ),
+    (
+        "segment.bytes",
+        "1",
+        "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576",
+    ),
+    (
+        "segment.bytes",
+        "x",
+        "Invalid value x for configuration segment.bytes: Not a number of type INT",
+    ),
+    (
+        "max.message.bytes",
+        "2147483648",
+        "Invalid value 2147483648 for configuration max.message.bytes: Not a number of type \
+         INT",
+    ),
+    (
+        "cleanup.policy",
+        "keep",
+        "Invalid value keep for configuration cleanup.policy: String must be one of: compact, \
+         delete",
+    ),
+    (
+        "compression.type",
+        "none",
+        "Invalid value none for configuration compression.type: String must be one of: \
+         uncompressed, zstd, lz4, snappy, gzip, producer",
+    ),
+    (
+        "preallocate",
+        "maybe",
+        "Invalid value maybe for configuration preallocate: Expected value to be either true \
+         or false",
+    ),
+    (
+        "min.compaction.lag.ms",
+        "9223372036854775807x",
+        "Invalid value 9223372036854775807x for configuration min.compaction.lag.ms: Not a \
+         number of type LONG",
+    ),
+];
+
 #[test]
 fn topic_settings_are_refused_as_kafka_does() {
     let broker = BrokerConfig::default();
-    for (name, text, expected) in [
-        ("nope", "1", "Unknown topic config name: nope"),
-        (
-            "retention.msec",
-            "1",
-            "Unknown topic config name: retention.msec (nearest known: retention.ms)",
-        ),
-        (
-            "segment.bytes",
-            "1",
-            "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576",
-        ),
-        (
-            "segment.bytes",
-            "x",
-            "Invalid value x for configuration segment.bytes: Not a number of type INT",
-        ),
-        (
-            "max.message.bytes",
-            "2147483648",
-            "Invalid value 2147483648 for configuration max.message.bytes: Not a number of type \
-             INT",
-        ),
-        (
-            "cleanup.policy",
-            "keep",
-            "Invalid value keep for configuration cleanup.policy: String must be one of: compact, \
-             delete",
-        ),
-        (
-            "compression.type",
-            "none",
-            "Invalid value none for configuration compression.type: String must be one of: \
-             uncompressed, zstd, lz4, snappy, gzip, producer",
-        ),
-        (
-            "preallocate",
-            "maybe",
-            "Invalid value maybe for configuration preallocate: Expected value to be either true \
-             or false",
-        ),
-        (
-            "min.compaction.lag.ms",
-            "9223372036854775807x",
-            "Invalid value 9223372036854775807x for configuration min.compaction.lag.ms: Not a \
-             number of type LONG",
-        ),
-    ] {
+    for (name, text, expected) in REFUSED {
         let error = TopicConfig::resolve(&broker, &overrides(&[(name, text)]));
         let error = error.expect_err("refused");
         assert_eq!(error.to_string(), expected);
@@ -327,6 +332,7 @@ fn topic_settings_are_refused_as_kafka_does() {
     TopicConfig::resolve(&broker, &remote).expect_err("there is no tiered storage");
     for (name, text) in [
         ("cleanup.policy", ""),
+        ("cleanup.policy", "compact,compact"),
         ("preallocate", "TRUE"),
         ("retention.bytes", "-5"),
         ("segment.bytes", "+2000000"),

@@ -272,10 +272,8 @@ impl<E: Env> Log<E> {
         state.epochs.end_of(epoch, state.marks.log_end())
     }
 
-    /// The leader epoch of the record at `offset`; `None` where no epoch is known.
-    #[must_use]
-    pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
     /// The leader epoch of the record at `offset`; `None` when no epoch so early is known.
+    #[must_use]
     pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         self.shared.state.borrow().epochs.at(offset)
     }

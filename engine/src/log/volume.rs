@@ -49,9 +49,10 @@ struct Inner<E: Env> {
     state: RefCell<State<E>>,
 }
 
+/// Logs are held weakly: each holds its volume.
 struct State<E: Env> {
     /// Logs with completed writes that no flush covers yet.
-    dirty: Vec<Rc<Shared<E>>>,
+    dirty: Vec<Weak<Shared<E>>>,
     flushing: bool,
     members: Vec<Weak<Shared<E>>>,
     /// Full tail chunks over all logs, oldest first, with their size.
@@ -59,7 +60,7 @@ struct State<E: Env> {
     chunk_bytes: usize,
     cache: Cache<E>,
     /// Logs with something to do once they are quiet.
-    cared_for: Vec<Rc<Shared<E>>>,
+    cared_for: Vec<Weak<Shared<E>>>,
     caring: bool,
     flushes: u64,
 }
@@ -114,7 +115,7 @@ impl<E: Env> Volume<E> {
         }
         let start = {
             let mut state = self.inner.state.borrow_mut();
-            state.dirty.push(shared.clone());
+            state.dirty.push(Rc::downgrade(shared));
             !std::mem::replace(&mut state.flushing, true)
         };
         if start {
@@ -124,7 +125,7 @@ impl<E: Env> Volume<E> {
 
     fn take_group(&self, group: &mut Vec<Rc<Shared<E>>>) {
         let mut state = self.inner.state.borrow_mut();
-        std::mem::swap(group, &mut state.dirty);
+        group.extend(state.dirty.drain(..).filter_map(|log| log.upgrade()));
         state.flushing = !group.is_empty();
     }
 
@@ -203,7 +204,7 @@ impl<E: Env> Volume<E> {
     pub(super) fn care_for(&self, shared: &Rc<Shared<E>>) {
         let start = {
             let mut state = self.inner.state.borrow_mut();
-            state.cared_for.push(shared.clone());
+            state.cared_for.push(Rc::downgrade(shared));
             !std::mem::replace(&mut state.caring, true)
         };
         if start {
@@ -309,9 +310,9 @@ async fn care_rounds<E: Env>(volume: Volume<E>) {
     loop {
         volume.inner.env.sleep(Duration::from_millis(CARE_INTERVAL_MS)).await;
         let logs = std::mem::take(&mut volume.inner.state.borrow_mut().cared_for);
-        for log in logs {
+        for log in logs.iter().filter_map(Weak::upgrade) {
             if care::look_after(&log).await {
-                volume.inner.state.borrow_mut().cared_for.push(log);
+                volume.inner.state.borrow_mut().cared_for.push(Rc::downgrade(&log));
             }
         }
         let mut state = volume.inner.state.borrow_mut();

@@ -249,3 +249,6 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
     u64::from_le_bytes(*field.expect("a field lies within its fixed layout"))
 }
+
+#[cfg(test)]
+pub(super) mod tests;

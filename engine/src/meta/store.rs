@@ -56,8 +56,7 @@ impl Store {
     /// Makes an empty log in `data_dir`.
     pub fn create(data_dir: &Path) -> Result<Self> {
         let dir = data_dir.join(DIRECTORY);
-        fs::create_dir_all(&dir).map_err(|error| failed(&dir, &error))?;
-        sync_dir(data_dir)?;
+        create_dir(&dir)?;
         let header = Header { kind: FileKind::Log, index: 0, salt: random_u64()? };
         write_whole(&dir, &file_name(FileKind::Log, 0), &header.start())?;
         Self::open_log(dir, header, header.start().len(), 0)
@@ -323,7 +322,7 @@ pub(super) struct Lock {
 
 /// Makes `dir` if need be and takes its lock; another process that has it is an error.
 pub(super) fn lock(dir: &Path) -> Result<Lock> {
-    fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+    create_dir(dir)?;
     let path = dir.join(LOCK_FILE);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| failed(&path, &error))?;
@@ -426,6 +425,24 @@ fn write_temporary(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     file.sync_all().map_err(|error| flush_failed(&path, &error))
 }
 
+/// Makes a directory and those above it that are missing, each durably in the one above it: else a
+/// power cut could take all that was flushed in it.
+fn create_dir(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let above = match dir.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    create_dir(above)?;
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        other => other.map_err(|error| failed(dir, &error))?,
+    }
+    sync_dir(above)
+}
+
 fn sync_dir(dir: &Path) -> Result<()> {
     let file = File::open(dir).map_err(|error| failed(dir, &error))?;
     file.sync_all().map_err(|error| flush_failed(dir, &error))
@@ -460,3 +477,6 @@ fn corrupt(path: &Path, reason: &str) -> Error {
 fn about(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests;

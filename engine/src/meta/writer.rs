@@ -10,7 +10,10 @@
 use std::{
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -64,6 +67,7 @@ pub struct Directory {
 #[derive(Clone)]
 pub struct MetaHandle {
     sender: Sender<Message>,
+    queue: Arc<Queue>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
     directories: Arc<[Directory]>,
 }
@@ -71,6 +75,31 @@ pub struct MetaHandle {
 impl fmt::Debug for MetaHandle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "MetaHandle({} commands wait)", self.sender.len())
+    }
+}
+
+/// The receiving end, and whether anybody still serves it. The channel itself keeps what was sent
+/// to a receiver that is gone, unanswered, so whoever comes last empties it.
+struct Queue {
+    receiver: Receiver<Message>,
+    ended: AtomicBool,
+}
+
+impl Queue {
+    /// Answers all that waits. A sender looks at `ended` after it has sent, the writer looks at
+    /// the queue after it has ended: one of them sees the other.
+    fn refuse_all(&self) {
+        while self.receiver.try_recv().is_ok() {}
+    }
+}
+
+/// Ends the queue when the writer's thread does, by return or by panic.
+struct End(Arc<Queue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.refuse_all();
     }
 }
 
@@ -115,6 +144,9 @@ impl MetaHandle {
             // Dropping the submission answers it.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
+        if self.queue.ended.load(Ordering::SeqCst) {
+            self.queue.refuse_all();
+        }
     }
 
     /// [`MetaHandle::submit`] for a thread that can wait for the answer.
@@ -136,7 +168,8 @@ impl MetaHandle {
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
-        // An error means that the thread is gone already.
+        // Where the queue is full, the writer makes room. Where the thread has ended by itself,
+        // nobody reads this, and there is room, since the end emptied the queue.
         drop(self.sender.send(Message::Stop));
         drop(thread.join());
     }
@@ -166,22 +199,32 @@ fn open(broker: Arc<BrokerConfig>) -> Result<Opened> {
     let first = dirs.first().expect("the configuration has a directory");
     let wanted = broker.node_id;
     let mut state = State::new(broker);
-    let mut store =
-        if Store::exists(first)? { Store::open(first, &mut state)? } else { Store::create(first)? };
-    if state.image().version() == 0 {
-        if let Some(at) = found.iter().position(Option::is_some) {
-            let message = format!(
-                "{} belongs to a node, but there is no metadata log in {}; name the directory \
-                 that has it first in log.dirs, or restore it from a copy",
-                dirs[at].display(),
-                first.display()
-            );
-            return Err(Error::new(Kind::Invalid, message));
+    let mut store = match Store::exists(first)? {
+        true => Store::open(first, &mut state)?,
+        false => {
+            refuse_lost_log(&dirs, &found)?;
+            Store::create(first)?
         }
+    };
+    if state.image().version() == 0 {
+        refuse_lost_log(&dirs, &found)?;
         format(&mut state, &mut store, wanted)?;
     }
     let directories = identify(state.image(), wanted, &dirs, found)?;
     Ok(Opened { state, store, directories, locks })
+}
+
+/// A directory is marked once the metadata log holds the node's identity, so a mark without a log
+/// means that the log is lost or elsewhere; a new one would give the data's topics other ids.
+fn refuse_lost_log(dirs: &[PathBuf], found: &[Option<Identity>]) -> Result<()> {
+    let Some(at) = found.iter().position(Option::is_some) else { return Ok(()) };
+    let message = format!(
+        "{} belongs to a node, but there is no metadata log in {}; name the directory that has it \
+         first in log.dirs, or restore it from a copy",
+        dirs[at].display(),
+        dirs[0].display()
+    );
+    Err(Error::new(Kind::Invalid, message))
 }
 
 /// The first records of a new cluster.
@@ -260,13 +303,17 @@ pub(super) fn run<J: Journal + Send + 'static, H: Send + 'static>(
 ) -> Result<MetaHandle> {
     let (sender, receiver) = channel::bounded(limits::METADATA_COMMANDS_QUEUED);
     let writer = Writer { state, journal, publish, failure: None };
+    let queue = Arc::new(Queue { receiver, ended: AtomicBool::new(false) });
+    let end = End(queue.clone());
     let thread = thread::Builder::new().name("metadata".to_owned()).spawn(move || {
-        writer.serve(&receiver);
+        writer.serve(&end.0.receiver);
         drop(held);
+        drop(end);
     });
     let thread = thread.map_err(|error| Error::from_io("starting the metadata thread", &error))?;
     Ok(MetaHandle {
         sender,
+        queue,
         thread: Arc::new(Mutex::new(Some(thread))),
         directories: directories.into(),
     })
@@ -382,3 +429,6 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,7 @@ impl<E: Env> Partition<E> {
         };
         match call {
             Call::Earliest => Ok(CallAnswer {
-                leader_epoch: self.log.epoch_of(marks.log_start()).unwrap_or(self.epoch()).0,
+                leader_epoch: self.log.epoch_at(marks.log_start()).unwrap_or(self.epoch()).0,
                 ..at(marks.log_start())
             }),
             Call::Latest => Ok(at(marks.high_watermark())),
@@ -125,7 +125,7 @@ impl<E: Env> Partition<E> {
         Ok(CallAnswer {
             offset: found.offset.0,
             timestamp_ms: found.timestamp_ms,
-            leader_epoch: self.log.epoch_of(found.offset).unwrap_or(self.epoch()).0,
+            leader_epoch: self.log.epoch_at(found.offset).unwrap_or(self.epoch()).0,
         })
     }
 

@@ -22,6 +22,7 @@ use millrace_engine::{
     io::{
         mesh::Remote,
         net::Listener,
+        probe,
         runtime::{RuntimeOptions, Shards, run_shards},
     },
     log::DiskHealth,
@@ -66,6 +67,11 @@ pub struct Running {
 /// One line: what, where, what to do. Nothing is left running.
 pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
     let config = Arc::new(config);
+    probe::machine(&options)?;
+    for directory in &config.log_dirs {
+        // The lock taken here is given back: the metadata's writer takes it for good.
+        probe::data_dir(directory)?;
+    }
     let listeners = bind(&config)?;
     let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
     let router = Arc::<OnceLock<Remote<Message>>>::default();
@@ -159,19 +165,14 @@ fn bind(config: &BrokerConfig) -> Result<Vec<Listener>> {
 }
 
 fn bind_one(host: &str, port: u16) -> Result<Listener> {
-    let failed = |error: std::io::Error| {
-        let advice = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "another process has it; stop it or choose a port",
-            std::io::ErrorKind::AddrNotAvailable => "no interface has it; choose another address",
-            std::io::ErrorKind::PermissionDenied => "choose a port above 1023",
-            _ => "choose another address",
-        };
-        Error::new(Kind::Invalid, format!("cannot listen on {host}:{port}: {error}; {advice}"))
-    };
     let bound = if host.is_empty() { "::" } else { host };
-    let address = (bound, port).to_socket_addrs().map_err(failed)?.next();
-    let none = || failed(std::io::ErrorKind::AddrNotAvailable.into());
-    Listener::bind(address.ok_or_else(none)?).map_err(failed)
+    let unknown = |why: String| {
+        let text = format!("cannot listen on {host}:{port}: {why}; change `listeners`");
+        Error::new(Kind::Invalid, text)
+    };
+    let mut addresses = (bound, port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    let address = addresses.next().ok_or_else(|| unknown("no such host".into()))?;
+    probe::listen(address)
 }
 
 /// What clients are told; a listener on port 0 advertises the port that the system chose.

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, sync::PoisonError, time::Duration};
 
 use millrace_engine::{
-    error::Result,
+    error::{Error, Result},
     io::{
         Clock, Spawn,
         buf::Pool,
@@ -55,8 +55,10 @@ async fn open(
     let mut disks = Vec::with_capacity(plan.config.log_dirs.len());
     let tail_budget_bytes = context.pool.budget_bytes() / limits::TAIL_SHARE;
     for (path, health) in plan.config.log_dirs.iter().zip(&plan.health) {
-        let disk = RealDisk::open(&context.env, &context.pool, path).await?;
-        disks.push(disk.describe());
+        let disk = RealDisk::open(path)
+            .await
+            .map_err(|error| Error::from_io(&path.display().to_string(), &error))?;
+        disks.push(disk.describe().to_owned());
         let volume =
             Volume::new(context.env.clone(), disk.clone(), health.clone(), tail_budget_bytes);
         directories.push(LogDirectory { path: path.clone(), disk, volume });

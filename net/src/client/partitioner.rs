@@ -1,8 +1,9 @@
 //! Chooses the partition of a record.
 //!
-//! Owns the rules of Kafka's Java producer: an explicit partition wins, then the murmur2 of the key,
-//! then a sticky partition that changes once about `batch.size` bytes went to it (KIP-480, KIP-794),
-//! or strict rotation. Knows nothing of batches, time or sockets; randomness comes in as a seed.
+//! Owns the rules of Kafka's Java producer: an explicit partition wins, then the murmur2 of the
+//! key, then a sticky partition that changes once about `batch.size` bytes went to it (KIP-480,
+//! KIP-794), or strict rotation. Knows nothing of batches, time or sockets; randomness comes in as
+//! a seed.
 
 use super::murmur2::{murmur2, to_positive};
 

@@ -1,8 +1,8 @@
 //! How a record is printed: kcat's format strings.
 //!
-//! `%t` topic, `%p` partition, `%o` offset, `%k` key, `%v` or `%s` value, `%T` timestamp in ms, `%h`
-//! headers as `name=value,...`, `%K` and `%S` the lengths of key and value in bytes (-1 for null),
-//! `%%` a percent sign; `\n`, `\t`, `\r`, `\\`, `\xNN`.
+//! `%t` topic, `%p` partition, `%o` offset, `%k` key, `%v` or `%s` value, `%T` timestamp in ms,
+//! `%h` headers as `name=value,...`, `%K` and `%S` the lengths of key and value in bytes (-1 for
+//! null), `%%` a percent sign; `\n`, `\t`, `\r`, `\\`, `\xNN`.
 
 use millrace_net::client::consumer::RecordView;
 

@@ -13,6 +13,7 @@ use crate::io::{
     buf::{Chain, Slice},
     runtime::{RuntimeOptions, ShardContext, run_shards},
 };
+use crate::types::ShardId;
 
 fn local_listener() -> Listener {
     Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port")
@@ -250,6 +251,37 @@ fn an_empty_pool_delays_and_never_stalls() {
             stream.write_all(&vec![1; 4 << 20]).expect("sent");
         },
     );
+}
+
+#[test]
+fn a_connection_can_be_served_by_another_shard() {
+    let listener = local_listener();
+    let address = listener.local_address();
+    let place = std::sync::Mutex::new(Some(listener));
+    let main = move |shard: ShardContext<Accepted>| {
+        let listener = place.lock().expect("no panic").take();
+        async move {
+            match listener {
+                Some(listener) => {
+                    for _ in 0..3 {
+                        let accepted = listener.accept().await.expect("a connection");
+                        let to = ShardId(1 - shard.id.0);
+                        shard.mesh.send(to, accepted).await.expect("the other shard runs");
+                    }
+                }
+                None => {
+                    for _ in 0..3 {
+                        echo(Stream::attach(shard.mesh.recv().await)).await;
+                    }
+                }
+            }
+        }
+    };
+    let shards = run_shards(&RuntimeOptions::for_tests(2), main).expect("starts");
+    for _ in 0..3 {
+        exchange(&mut TcpStream::connect(address).expect("listening"), &pattern(100_000));
+    }
+    shards.join().expect("ends");
 }
 
 #[test]

@@ -106,12 +106,6 @@ impl Spawn for RealEnv {
     }
 
     async fn yield_now(&self) {
-        let local = &self.world.local;
-        // A driver asleep hears of completions late while the shard is busy otherwise.
-        local.ring.nudge();
-        if local.port.has_rung() {
-            local.ring.wake_driver();
-        }
         let executor = glommio::executor();
         if executor.current_task_queue() == self.world.background {
             executor.yield_task_queue_now().await;

@@ -52,6 +52,9 @@ pub(super) fn prepare(
         poll_fn(|cx| {
             let local = &life.local;
             local.polls.update(|polls| polls + 1);
+            // While anything runs, the driver takes turns with it: it looks for completions, and
+            // lets other queues run.
+            local.ring.wake_driver();
             if local.stopping.get() {
                 return Poll::Ready(());
             }

@@ -198,3 +198,81 @@ fn options_that_cannot_work_are_refused_in_one_line() {
         assert!(!error.to_string().contains('\n'));
     }
 }
+
+#[test]
+fn a_task_that_panics_ends_the_process() {
+    if std::env::var_os("MILLRACE_TEST_PANIC").is_some() {
+        on_one_shard(|shard| async move {
+            shard.env.spawn(async { panic!("as planned") });
+            shard.env.sleep(Duration::from_secs(60)).await;
+        });
+        return;
+    }
+    let program = std::env::current_exe().expect("this test's program");
+    let output = std::process::Command::new(program)
+        .args(["--exact", "io::runtime::tests::a_task_that_panics_ends_the_process"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env("MILLRACE_TEST_PANIC", "1")
+        .output()
+        .expect("it can be run");
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("as planned") && text.contains("a task panicked; the process"), "{text}");
+}
+
+#[test]
+fn background_work_without_end_does_not_delay_the_rest() {
+    on_one_shard(|shard| async move {
+        for _ in 0..3 {
+            let env = shard.env.clone();
+            shard.env.spawn_background(async move {
+                loop {
+                    let end = Instant::now() + Duration::from_micros(50);
+                    while Instant::now() < end {}
+                    env.yield_now().await;
+                }
+            });
+        }
+        let start = Instant::now();
+        for _ in 0..50 {
+            shard.env.sleep(Duration::from_micros(200)).await;
+        }
+        let took = start.elapsed();
+        assert!(took < Duration::from_millis(500), "50 sleeps of 0.2 ms took {took:?}");
+    });
+}
+
+#[test]
+fn busy_tasks_leave_the_background_its_share() {
+    on_one_shard(|shard| async move {
+        let done = Rc::new(Cell::new(false));
+        let (finished, env) = (done.clone(), shard.env.clone());
+        shard.env.spawn_background(async move {
+            for _ in 0..20 {
+                env.yield_now().await;
+            }
+            finished.set(true);
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        while !done.get() {
+            shard.env.yield_now().await;
+            assert!(Instant::now() < end, "the background starves");
+        }
+    });
+}
+
+#[test]
+fn a_spinning_shard_answers_and_still_sleeps_when_idle() {
+    let options = RuntimeOptions { pin: true, spin_us: 50, ..RuntimeOptions::for_tests(1) };
+    let main = |shard: ShardContext<u64>| async move {
+        for _ in 0..300 {
+            shard.env.sleep(Duration::from_micros(20)).await;
+        }
+        shard.env.sleep(Duration::from_millis(20)).await;
+        let before = thread_cpu_ns();
+        shard.env.sleep(Duration::from_millis(300)).await;
+        let used_ns = thread_cpu_ns() - before;
+        assert!(used_ns < 5_000_000, "an idle time of 300 ms took {used_ns} ns of CPU");
+    };
+    run_shards(&options, main).expect("starts").join().expect("ends");
+}

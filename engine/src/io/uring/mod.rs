@@ -34,8 +34,11 @@ use crate::{
     limits::{RING_COMPLETIONS, RING_ENTRIES},
 };
 
-/// User data of submissions whose completion means nothing: cancellations.
+/// User data of submissions whose completion means nothing.
 const IGNORED: u64 = u64::MAX;
+
+/// Set in the user data of a cancellation, beside the key of what is to be cancelled.
+const CANCELLATION: u64 = 1 << 63;
 
 /// A completion as read from the ring: user data, result, flags.
 type Completion = (u64, i32, u32);
@@ -97,8 +100,16 @@ impl Ring {
 
     /// Asks the kernel to end an operation soon; its completion still comes.
     pub(in crate::io) fn cancel(&self, key: Key) {
-        let entry = opcode::AsyncCancel::new(key.user_data()).build().user_data(IGNORED);
-        self.push(entry);
+        let user_data = key.user_data();
+        let entry = opcode::AsyncCancel::new(user_data).build();
+        self.push(entry.user_data(user_data | CANCELLATION));
+    }
+
+    /// A multishot operation that is just running cannot be cancelled and goes on: try again.
+    fn cancellation_done(&self, key: Key, result: i32) {
+        if result < 0 && self.slots.borrow().is_many(key) {
+            self.cancel(key);
+        }
     }
 
     /// Asks the kernel to end every operation soon.
@@ -167,13 +178,6 @@ impl Ring {
         submit || !uring.completion().is_empty()
     }
 
-    /// Wakes the driver if it sleeps although there is work; for tasks that run long.
-    pub(in crate::io) fn nudge(&self) {
-        if self.has_work() {
-            self.wake_driver();
-        }
-    }
-
     /// Takes all completions; returns how many.
     fn reap(&self) -> usize {
         let mut batch = self.batch.take();
@@ -184,8 +188,11 @@ impl Ring {
         }
         let count = batch.len();
         for (user_data, result, flags) in batch.drain(..) {
-            if user_data != IGNORED {
-                self.complete(Key::from_user_data(user_data), result, flags);
+            let key = Key::from_user_data(user_data & !CANCELLATION);
+            if user_data & CANCELLATION == 0 {
+                self.complete(key, result, flags);
+            } else if user_data != IGNORED {
+                self.cancellation_done(key, result);
             }
         }
         self.batch.replace(batch);

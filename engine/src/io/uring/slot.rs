@@ -15,6 +15,9 @@ use crate::io::buf::{IoRange, Slice, TailBuf};
 /// Iovecs a free slot keeps memory for; a rare longer operation gives its memory back.
 const IOVECS_KEPT: usize = 128;
 
+/// Generations are below this, so that the top bit of a key's user data is free.
+const GENERATIONS: u32 = 1 << 31;
+
 /// Names one use of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::io) struct Key {
@@ -138,10 +141,16 @@ impl Slots {
         slot
     }
 
+    /// Whether `key` names an operation with many completions that is not over.
+    pub(super) fn is_many(&self, key: Key) -> bool {
+        let slot = &self.slots[key.index as usize];
+        slot.generation == key.generation && matches!(slot.state, State::Many(_))
+    }
+
     /// Ends an operation: what it held is dropped, its key becomes void.
     pub(super) fn release(&mut self, key: Key) -> State {
         let slot = self.get(key);
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.hold.clear();
         let state = std::mem::replace(&mut slot.state, State::Free);
         self.free.push(key.index);

@@ -3,6 +3,7 @@
 mod damage;
 mod durability;
 mod foreign;
+mod real;
 mod retention;
 mod sealing;
 mod tail;
@@ -140,6 +141,6 @@ pub(super) fn batch(values: &[&[u8]], now_ms: i64, options: &BatchOptions) -> (H
 }
 
 /// The offset behind the last record, for short.
-pub(super) fn end(log: &Log<FakeEnv>) -> Offset {
+pub(super) fn end<E: crate::io::Env>(log: &Log<E>) -> Offset {
     log.marks().log_end()
 }

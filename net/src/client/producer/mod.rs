@@ -131,7 +131,7 @@ impl Producer {
     /// # Errors
     /// Those of [`Producer::send`] and of the delivery.
     pub fn send_and_wait(&self, record: &ProducerRecord<'_>) -> Result<RecordMetadata> {
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = mpsc::sync_channel(1);
         let callback: Callback = Box::new(move |result| {
             // Nobody listens only if the waiting thread is gone.
             let _ = tell.send(result);

@@ -227,7 +227,7 @@ fn receive_one(
 ) -> Result<()> {
     let frame = reader.receive(None)?;
     let nonsense = |what: &str| {
-        // Retried on another connection: the batches' fate is open, and the next answer may be sound.
+        // Retried on another connection: the batches' fate is open, and the next may be sound.
         ClientError::new(Kind::Unreachable, format!("the broker's answer makes no sense: {what}"))
     };
     let mut guard = in_flight.lock().unwrap_or_else(PoisonError::into_inner);

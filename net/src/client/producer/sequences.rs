@@ -32,8 +32,9 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Whether a batch may be sent now: one with a number only as the first that is open (so retries
-    /// go one at a time), one without only while there is room behind the open ones and no gap.
+    /// Whether a batch may be sent now: one with a number only as the first that is open (so
+    /// retries go one at a time), one without only while there is room behind the open ones and no
+    /// gap.
     #[must_use]
     pub fn may_send(&self, stamp: Option<Stamp>) -> bool {
         match stamp {
@@ -96,7 +97,8 @@ impl Sequences {
         if self.gap { OutOfOrder::Renumber } else { OutOfOrder::Lost }
     }
 
-    /// Whether the producer id is used up here and another is needed: its last epoch ended in a gap.
+    /// Whether the producer id is used up here and another is needed: its last epoch ended in a
+    /// gap.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.gap && self.open.is_empty()
