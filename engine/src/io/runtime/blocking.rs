@@ -19,11 +19,12 @@ use crate::{io::oneshot, limits::BLOCKING_THREADS};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A handle on the threads; clones share them. They end with the last handle.
+/// A handle on the threads; clones share them. They end with [`Blocking::finish`].
 #[derive(Clone)]
 pub(in crate::io) struct Blocking {
-    sender: Sender<Work>,
-    receiver: Receiver<Work>,
+    /// Work, or `None` to end one thread: a handle that outlives its task cannot keep threads.
+    sender: Sender<Option<Work>>,
+    receiver: Receiver<Option<Work>>,
     crew: Arc<Crew>,
 }
 
@@ -53,7 +54,7 @@ impl Blocking {
     /// Runs `work` some time, for nobody.
     pub(in crate::io) fn start(&self, work: Work) {
         let pending = self.crew.pending.fetch_add(1, Ordering::Relaxed) + 1;
-        self.sender.send(work).expect("this handle holds a receiver");
+        self.sender.send(Some(work)).expect("this handle holds a receiver");
         let mut threads = self.crew.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if pending > threads.len() && threads.len() < BLOCKING_THREADS {
             let receiver = self.receiver.clone();
@@ -67,20 +68,21 @@ impl Blocking {
         }
     }
 
-    /// Gives up the last handle and waits for the threads to finish what is queued.
+    /// Waits for the threads to finish what is queued, and to end.
     pub(super) fn finish(self) {
-        let Self { sender, receiver, crew } = self;
-        drop(sender);
-        drop(receiver);
-        let threads = mem::take(&mut *crew.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads =
+            mem::take(&mut *self.crew.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for _ in &threads {
+            self.sender.send(None).expect("this handle holds a receiver");
+        }
         for thread in threads {
             thread.join().expect("a panic in blocking work ends the process");
         }
     }
 }
 
-fn serve(receiver: &Receiver<Work>, crew: &Crew) {
-    for work in receiver {
+fn serve(receiver: &Receiver<Option<Work>>, crew: &Crew) {
+    while let Ok(Some(work)) = receiver.recv() {
         let guard = AbortOnPanic("blocking work");
         work();
         drop(guard);
