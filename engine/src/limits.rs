@@ -120,8 +120,15 @@ pub const TAIL_IDLE_MS: i64 = 10_000;
 /// Pause between two rounds of a volume's care for quiet logs, in milliseconds.
 pub const CARE_INTERVAL_MS: u64 = 2_000;
 
-/// Bytes made durable since the last durable-end record, beyond which a new one is written.
-pub const DURABLE_RECORD_BYTES: u64 = 64 << 20;
+/// Bytes written since the last durable-end record, beyond which the next round of care writes a
+/// new one for the next flush to cover.
+pub const DURABLE_RECORD_BYTES: u64 = 1 << 20;
+
+/// Bytes written since the last durable-end record, beyond which the next one is synced by itself.
+pub const DURABLE_RECORD_SYNC_BYTES: u64 = 64 << 20;
+
+/// Producers that one log remembers; beyond it those silent longest are forgotten first.
+pub const PRODUCERS_PER_LOG: usize = 100_000;
 
 // A chunk comes from the pool, and zeroing steps and writes are direct.
 const _: () = assert!(TAIL_CHUNK_MAX_BYTES == BUFFER_CLASS_BYTES[3]);

@@ -38,7 +38,8 @@ pub struct Appended {
 /// Why a batch was not appended; nothing has changed.
 #[derive(Clone, Debug)]
 pub enum AppendError {
-    /// No buffers, or too many bytes wait for the device: try again after the next advance.
+    /// No buffers, or too many bytes of this log wait for the device. Try again after the next
+    /// advance of any log on the shard: the buffers may be in others' hands.
     Busy,
     /// The sequence number leaves a gap or is older than what is remembered (Kafka error 45).
     OutOfOrderSequence {
@@ -220,6 +221,8 @@ pub(super) fn roll_segment<E: Env>(state: &mut State<E>, now_ms: i64) {
 
 fn store<E: Env>(state: &mut State<E>, header: &Header, payload: &Chain, now_ms: i64) {
     let size = header.size_bytes();
+    assert!(header.base_offset == state.marks.log_end(), "offsets are dense");
+    assert!(header.last_offset() >= header.base_offset, "a batch holds at least one record");
     let bytes = header.encode();
     assert!(size == bytes.len() + payload.len(), "a checked batch is as long as it says");
     state.tail.begin_batch(header.base_offset, now_ms);

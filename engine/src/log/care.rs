@@ -5,8 +5,15 @@ use std::rc::Rc;
 use super::{checkpoint, state::Shared};
 use crate::{
     io::Env,
-    limits::{DURABLE_RECORD_BYTES, TAIL_IDLE_MS},
+    limits::{DURABLE_RECORD_BYTES, DURABLE_RECORD_SYNC_BYTES, TAIL_IDLE_MS},
 };
+
+/// What becomes of the durable-end record.
+enum Record {
+    None,
+    Noted,
+    Synced,
+}
 
 /// One look; whether another is wanted.
 pub(super) async fn look_after<E: Env>(shared: &Rc<Shared<E>>) -> bool {
@@ -24,10 +31,26 @@ pub(super) async fn look_after<E: Env>(shared: &Rc<Shared<E>>) -> bool {
             state.tail.shrink(&shared.pool, now_ms);
         }
         let unrecorded = state.written - state.recorded;
-        (quiet, !ended && (unrecorded > DURABLE_RECORD_BYTES || (quiet && unrecorded > 0)))
+        let record = match unrecorded {
+            0 => Record::None,
+            _ if ended => Record::None,
+            _ if quiet => Record::Synced,
+            DURABLE_RECORD_SYNC_BYTES.. => Record::Synced,
+            DURABLE_RECORD_BYTES.. => Record::Noted,
+            _ => Record::None,
+        };
+        (quiet, record)
     };
-    if record && let Err(error) = checkpoint::write(shared).await {
+    let written = match record {
+        Record::None => Ok(()),
+        Record::Noted => checkpoint::note(shared).await,
+        Record::Synced => checkpoint::write(shared).await,
+    };
+    if let Err(error) = written {
         shared.fail_io("record the durable end", &error);
+    }
+    if quiet {
+        shared.state.borrow_mut().record_file = None;
     }
     !quiet
 }

@@ -9,10 +9,10 @@ use std::{io, rc::Rc};
 
 use super::{
     frame::{Fields, Format},
-    state::Shared,
+    state::{FileOf, Shared},
 };
 use crate::{
-    io::{Disk, DiskFile, Env, OpenMode, buf::TailBuf},
+    io::{Disk, DiskFile, Env, FlushScope, OpenMode, buf::TailBuf},
     limits::DIRECT_ALIGNMENT_BYTES,
     types::Offset,
 };
@@ -62,8 +62,30 @@ impl Checkpoint {
     }
 }
 
+/// When a record becomes durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    /// Before the write returns.
+    Now,
+    /// With the next flush of the disk.
+    WithNextFlush,
+}
+
 /// Writes a record of the log as it is now and syncs it.
 pub(super) async fn write<E: Env>(shared: &Rc<Shared<E>>) -> io::Result<()> {
+    write_in_turn(shared, Durable::Now).await
+}
+
+/// Writes a record that the next flush of the disk will cover; where a flush covers single files
+/// only, nothing.
+pub(super) async fn note<E: Env>(shared: &Rc<Shared<E>>) -> io::Result<()> {
+    if shared.disk().flush_scope() == FlushScope::File {
+        return Ok(());
+    }
+    write_in_turn(shared, Durable::WithNextFlush).await
+}
+
+async fn write_in_turn<E: Env>(shared: &Rc<Shared<E>>, durable: Durable) -> io::Result<()> {
     // One at a time: two records in flight could both be torn.
     shared
         .changed
@@ -72,15 +94,24 @@ pub(super) async fn write<E: Env>(shared: &Rc<Shared<E>>) -> io::Result<()> {
             (!std::mem::replace(&mut state.recording, true)).then_some(())
         })
         .await;
-    let result = write_next(shared).await;
+    let result = write_next(shared, durable).await;
     shared.state.borrow_mut().recording = false;
     shared.changed.notify();
     result
 }
 
-async fn write_next<E: Env>(shared: &Shared<E>) -> io::Result<()> {
+async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<()> {
+    let file = open(shared).await?;
+    if is_last_undurable(shared) {
+        // Two records that are not durable could both be torn, and with them the one before.
+        match durable {
+            Durable::Now => file.sync().await?,
+            Durable::WithNextFlush => return Ok(()),
+        }
+    }
     let (record, recorded) = {
         let mut state = shared.state.borrow_mut();
+        assert!(state.recording, "records are written one at a time");
         state.checkpoint_sequence += 1;
         let record = Checkpoint {
             sequence: state.checkpoint_sequence,
@@ -94,18 +125,38 @@ async fn write_next<E: Env>(shared: &Shared<E>) -> io::Result<()> {
     let mut block = TailBuf::unpooled(DIRECT_ALIGNMENT_BYTES);
     block.append(&bytes);
     block.zero_to_alignment();
-    let path = shared.dir.join(FILE_NAME);
-    let file = shared.disk().open(&path, OpenMode::Write).await?;
-    let made = file.length().await? < 2 * SLOT_BYTES;
-    if made {
-        file.write_zeros(0, 2 * SLOT_BYTES).await?;
-    }
     let at = record.sequence % 2 * SLOT_BYTES;
     file.write_at(&[block.io_range(0..DIRECT_ALIGNMENT_BYTES)], at).await?;
-    file.sync().await?;
-    if made {
+    if durable == Durable::Now {
+        file.sync().await?;
+    }
+    let flushes = shared.volume.flushes();
+    let mut state = shared.state.borrow_mut();
+    state.recorded = recorded;
+    state.noted_at_flush = (durable == Durable::WithNextFlush).then_some(flushes);
+    Ok(())
+}
+
+/// Whether the last record may not be durable yet. A flush in flight when it was written does not
+/// cover it; the one after that does.
+fn is_last_undurable<E: Env>(shared: &Shared<E>) -> bool {
+    let noted_at = shared.state.borrow().noted_at_flush;
+    noted_at.is_some_and(|flushes| shared.volume.flushes() < flushes + 2)
+}
+
+/// The file, made and with both slots written and synced, so that a flush of the disk covers them.
+async fn open<E: Env>(shared: &Shared<E>) -> io::Result<Rc<FileOf<E>>> {
+    let known = shared.state.borrow().record_file.clone();
+    if let Some(file) = known {
+        return Ok(file);
+    }
+    let path = shared.dir.join(FILE_NAME);
+    let file = Rc::new(shared.disk().open(&path, OpenMode::Write).await?);
+    if file.length().await? < 2 * SLOT_BYTES {
+        file.write_zeros(0, 2 * SLOT_BYTES).await?;
+        file.sync().await?;
         shared.disk().sync_dir(&shared.dir).await?;
     }
-    shared.state.borrow_mut().recorded = recorded;
-    Ok(())
+    shared.state.borrow_mut().record_file = Some(file.clone());
+    Ok(file)
 }

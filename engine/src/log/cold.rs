@@ -225,6 +225,7 @@ impl<F: DiskFile> Walk<F> {
         while self.chain.len() < end {
             self.load(end - self.chain.len()).await?;
         }
+        assert!(self.source.position + end as u64 <= self.source.size, "within the segment");
         Ok(self.chain.sub(first..end))
     }
 

@@ -20,6 +20,7 @@ impl Epochs {
     pub(super) fn note(&mut self, epoch: LeaderEpoch, offset: Offset) -> bool {
         let newer = epoch.0 >= 0 && self.latest().is_none_or(|latest| epoch > latest);
         if newer {
+            // A new epoch that starts where an older one did replaces it: that one had no record.
             self.cut(offset);
             self.entries.push((epoch, offset));
         }

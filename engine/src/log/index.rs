@@ -143,6 +143,10 @@ impl SegmentIndex {
         self.bytes_since_entry = 0;
         let position = i32::try_from(position).expect("a segment stays below 2 GiB");
         let entry = OffsetEntry { relative_offset: relative(base, last), position };
+        let ascends = self.indexes.offsets.last().is_none_or(|before| {
+            before.relative_offset < entry.relative_offset && before.position < entry.position
+        });
+        assert!(ascends, "entries ascend");
         self.indexes.offsets.push(entry);
         self.add_time(base, newest);
     }

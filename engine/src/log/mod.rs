@@ -124,7 +124,9 @@ impl<E: Env> Log<E> {
         });
         shared.volume.join(&shared);
         let taken_over = {
-            let state = shared.state.borrow();
+            let mut state = shared.state.borrow_mut();
+            // The record just read may lie in a cache that a killed process filled.
+            state.noted_at_flush = Some(shared.volume.flushes());
             state.closed.is_none() && state.checkpoint_sequence == 0 && state.tail.end() > 0
         };
         if taken_over {
@@ -282,6 +284,18 @@ impl<E: Env> Log<E> {
     #[must_use]
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
         self.shared.state.borrow().epochs.latest()
+    }
+
+    /// Bytes of batches on disk and in memory, without space prepared ahead (`DescribeLogDirs`).
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.state.borrow().segments.iter().map(|segment| segment.size).sum()
+    }
+
+    /// Number of segments, the active one included.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.shared.state.borrow().segments.len()
     }
 
     /// Obeys other settings from now on. A topic that stops being relaxed is flushed with its next

@@ -8,7 +8,7 @@ use std::{io, rc::Rc};
 
 use super::{
     checkpoint,
-    segment::{LOG_SUFFIX, file_name},
+    segment::{LOG_SUFFIX, Phase, file_name},
     state::{FileOf, Shared},
 };
 use crate::{
@@ -29,9 +29,11 @@ struct Plan<F> {
     length: u64,
 }
 
-/// Starts preparing the segment at `base`, unless something is being prepared already. `urgent`
-/// when an append waits for it.
-pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>, base: Offset, urgent: bool) {
+/// Starts preparing the segment at `base`, unless something is being prepared already.
+///
+/// At normal priority: it is little work but much waiting, and at low shares a busy shard would
+/// run into its end.
+pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>, base: Offset) {
     {
         let mut state = shared.state.borrow_mut();
         if state.preparing.is_some() || state.has_failed() {
@@ -39,12 +41,7 @@ pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>, base: Offset, urgent: bool) 
         }
         state.preparing = Some(base);
     }
-    let task = run(shared.clone(), base);
-    if urgent {
-        shared.env.spawn(task);
-    } else {
-        shared.env.spawn_background(task);
-    }
+    shared.env.spawn(run(shared.clone(), base));
 }
 
 /// Prepares more of the active segment when the appends come near the end of what is prepared.
@@ -60,7 +57,7 @@ pub(super) fn start_ahead<E: Env>(shared: &Rc<Shared<E>>) {
         }
         segment.base
     };
-    start(shared, base, false);
+    start(shared, base);
 }
 
 async fn run<E: Env>(shared: Rc<Shared<E>>, base: Offset) {
@@ -84,6 +81,8 @@ async fn extend<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Result<()> 
             (Rc::new(shared.disk().open(&path, OpenMode::Write).await?), true)
         }
     };
+    assert!(plan.length > 0, "a step prepares something");
+    assert!(plan.from.is_multiple_of(ALIGNMENT), "zeros are written directly");
     file.write_zeros(plan.from, plan.length).await?;
     file.sync().await?;
     if made {
@@ -91,6 +90,7 @@ async fn extend<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Result<()> 
     }
     let mut state = shared.state.borrow_mut();
     if let Some(segment) = state.segment(base) {
+        assert!(segment.phase == Phase::Open, "a segment being sealed is not extended");
         assert!(segment.prepared <= plan.from, "one preparation at a time");
         segment.prepared = plan.from + plan.length;
         segment.file = Some(file);

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::{
     batch::Header,
-    limits::PRODUCER_BATCHES_KEPT,
+    limits::{PRODUCER_BATCHES_KEPT, PRODUCERS_PER_LOG},
     types::{Offset, ProducerId},
 };
 
@@ -97,6 +97,9 @@ impl Producers {
         if !header.is_idempotent() || header.is_control() {
             return;
         }
+        if self.known.len() >= PRODUCERS_PER_LOG && !self.known.contains_key(&header.producer_id) {
+            self.forget_oldest();
+        }
         let producer = self.known.entry(header.producer_id).or_insert_with(|| Producer {
             epoch: header.producer_epoch,
             coordinator_epoch: -1,
@@ -111,6 +114,9 @@ impl Producers {
         if producer.batches.len() == PRODUCER_BATCHES_KEPT {
             producer.batches.remove(0);
         }
+        let in_order =
+            producer.batches.last().is_none_or(|last| last.last_offset < header.base_offset);
+        assert!(in_order, "batches are remembered in the order of their offsets");
         producer.last_timestamp_ms = header.max_timestamp_ms;
         producer.batches.push(ProducerBatch {
             first_sequence: header.base_sequence,
@@ -126,6 +132,22 @@ impl Producers {
         self.known.retain(|_, producer| {
             producer.transaction_start.is_some()
                 || now_ms.saturating_sub(producer.last_timestamp_ms) < expiration_ms
+        });
+    }
+
+    /// Forgets the eighth of the producers that has been silent longest, but none with an open
+    /// transaction; so many at once that the search is rare.
+    fn forget_oldest(&mut self) {
+        let idle = self.known.values().filter(|producer| producer.transaction_start.is_none());
+        let mut times: Vec<i64> = idle.map(|producer| producer.last_timestamp_ms).collect();
+        let eighth = times.len() / 8;
+        if times.is_empty() {
+            return;
+        }
+        let (_, newest_to_go, _) = times.select_nth_unstable(eighth);
+        let newest_to_go = *newest_to_go;
+        self.known.retain(|_, producer| {
+            producer.transaction_start.is_some() || producer.last_timestamp_ms > newest_to_go
         });
     }
 

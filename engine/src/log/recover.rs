@@ -153,14 +153,22 @@ impl<E: Env> Recovery<'_, E> {
         mut segments: VecDeque<Segment<FileOf<E>>>,
         durable: Offset,
     ) -> io::Result<State<E>> {
+        let log_start = inventory.checkpoint.log_start;
+        let ends_before_start = segments.back().is_some_and(|last| last.end < log_start);
+        if ends_before_start && log_start >= durable {
+            // Only deleted records are missing: offsets go on behind them and are never used twice.
+            for segment in segments.drain(..) {
+                remove::remove_segment_files(self.disk, self.dir, segment.base).await?;
+            }
+        }
         if segments.is_empty() {
-            let base = inventory.checkpoint.log_start;
-            segments.push_back(Segment::empty(base, 0, self.now_ms));
+            segments.push_back(Segment::empty(log_start, 0, self.now_ms));
         }
         number_segments(&mut segments);
         let first = segments.front().map_or(Offset(0), |segment| segment.base);
         let active = segments.back_mut().expect("there is one by now");
         let log_end = active.end;
+        assert!(log_end >= first, "a log does not end before it begins");
         let damaged = log_end < durable;
         if !damaged {
             self.cut(active).await?;

@@ -114,6 +114,7 @@ fn next_to_remove<E: Env>(shared: &Shared<E>, now_ms: i64) -> Option<Offset> {
     let base = oldest.base;
     state.segments.pop_front();
     let start = state.segments.front().map_or(state.marks.log_end(), |segment| segment.base);
+    assert!(start >= base, "the log starts at or behind what was removed");
     let start = start.max(state.marks.log_start());
     state.marks.set_log_start(start);
     state.epochs.start_at(start);

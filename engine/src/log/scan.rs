@@ -75,6 +75,8 @@ impl<F: DiskFile> Scanner<F> {
 
     fn step_over(&mut self, header: &Header) {
         self.position += header.size_bytes() as u64;
+        assert!(self.position <= self.length, "a batch lies within its file");
+        assert!(header.next_offset() > self.expected, "offsets ascend");
         self.expected = header.next_offset();
     }
 

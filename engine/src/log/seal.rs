@@ -168,7 +168,10 @@ fn begin<E: Env>(state: &mut State<E>, base: Offset) -> Option<Work<FileOf<E>>> 
     let at = state.segments.partition_point(|segment| segment.base < base);
     let older_snapshot = at.checked_sub(1).map(|before| state.segments[before].base);
     let epochs = std::mem::take(&mut state.epochs_changed).then(|| state.epochs.encode());
+    let durable_end = state.marks.durable_end();
     let segment = state.segment(base)?;
+    assert!(segment.end <= durable_end, "only durable bytes are vouched for");
+    assert!(segment.size > 0, "an empty segment is not sealed");
     segment.phase = Phase::Sealing;
     let indexes = segment.growing.entries().clone();
     let record = SealRecord {

@@ -60,6 +60,10 @@ pub(super) struct State<E: Env> {
     pub(super) recorded: u64,
     /// Gaps between the offsets of batches are legal below this one.
     pub(super) dense_from: Offset,
+    /// Flushes of the volume when the last durable-end record was written without a sync.
+    pub(super) noted_at_flush: Option<u64>,
+    /// The durable-end file, while the log is busy.
+    pub(super) record_file: Option<Rc<FileOf<E>>>,
     /// A durable-end record is being written.
     pub(super) recording: bool,
     /// Sequence number of the last one.
@@ -87,6 +91,8 @@ impl<E: Env> State<E> {
         tail: Tail,
     ) -> Self {
         assert!(!segments.is_empty(), "a log has a segment to append to");
+        let chained = segments.iter().is_sorted_by(|earlier, later| earlier.end <= later.base);
+        assert!(chained, "segments follow one another");
         Self {
             settings,
             marks,
@@ -103,6 +109,8 @@ impl<E: Env> State<E> {
             submitted_end: marks.log_end(),
             flush_target: marks.log_end(),
             dense_from: Offset(0),
+            noted_at_flush: None,
+            record_file: None,
             recording: false,
             checkpoint_sequence: 0,
             writing: false,
@@ -145,6 +153,7 @@ impl<E: Env> State<E> {
         let segment = self.active();
         segment.file = None;
         segment.cached = None;
+        self.record_file = None;
     }
 
     /// Whether the tasks of the log must stop where they are.

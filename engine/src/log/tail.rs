@@ -82,6 +82,7 @@ impl Tail {
 
     /// A tail that goes on behind `block`, the last, partly filled block of the file.
     pub(super) fn resumed(block_start: u64, block: TailBuf, now_ms: i64) -> Self {
+        assert!(block.len() < DIRECT_ALIGNMENT_BYTES, "a whole block needs no rewriting");
         let mut tail = Self::new(block_start + block.len() as u64);
         tail.chunks.push_back(Chunk {
             start: block_start,
@@ -158,6 +159,9 @@ impl Tail {
         let stale = self.points.back().is_none_or(|point| at - point.at >= TAIL_POINT_BYTES);
         if !chunk.has_point || stale {
             chunk.has_point = true;
+            let ascends =
+                self.points.back().is_none_or(|last| last.offset < offset && last.at < at);
+            assert!(ascends, "batches are appended in the order of their offsets");
             self.points.push_back(Point { offset, at });
         }
     }
@@ -186,6 +190,8 @@ impl Tail {
 
     fn open_chunk(&mut self, now_ms: i64) {
         let buffer = self.spare.pop_front().expect("room was made for this append");
+        assert!(buffer.is_empty(), "a chunk starts empty");
+        assert!(self.chunks.back().is_none_or(Chunk::is_full), "chunks are filled in order");
         let start = self.chunks.back().map_or(self.end, Chunk::end);
         self.opened_bytes += buffer.capacity();
         self.chunks.push_back(Chunk {
@@ -215,6 +221,7 @@ impl Tail {
             if to >= chunk.end() {
                 chunk.buffer.zero_to_alignment();
             }
+            assert!(start.is_multiple_of(DIRECT_ALIGNMENT_BYTES), "memory and file agree");
             let end = end.next_multiple_of(DIRECT_ALIGNMENT_BYTES);
             ranges.push(chunk.buffer.io_range(start..end));
         }

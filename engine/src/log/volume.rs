@@ -125,6 +125,7 @@ impl<E: Env> Volume<E> {
 
     fn take_group(&self, group: &mut Vec<Rc<Shared<E>>>) {
         let mut state = self.inner.state.borrow_mut();
+        assert!(state.flushing && group.is_empty(), "one group at a time");
         group.extend(state.dirty.drain(..).filter_map(|log| log.upgrade()));
         state.flushing = !group.is_empty();
     }
@@ -213,8 +214,8 @@ impl<E: Env> Volume<E> {
     }
 }
 
-/// Gives back the oldest chunk of a log, or the unused part of its only one; returns the bytes given
-/// back and still held. A log whose bytes are not written yet keeps them.
+/// Gives back the oldest chunk of a log, or the unused part of its only one; returns the bytes
+/// given back and still held. A log whose bytes are not written yet keeps them.
 fn give_back<E: Env>(log: &Shared<E>) -> (usize, usize) {
     let mut state = log.state.borrow_mut();
     let written = state.written;
@@ -282,6 +283,8 @@ fn files_to_sync<E: Env>(log: &Shared<E>) -> Vec<Rc<FileOf<E>>> {
 /// Notes what the flush about to be submitted will cover.
 fn begin<E: Env>(log: &Shared<E>) {
     let mut state = log.state.borrow_mut();
+    assert!(state.awaits_flush, "a log is flushed when it asked for it");
+    assert!(state.written_end >= state.marks.durable_end(), "durable bytes were written");
     state.awaits_flush = false;
     state.flush_target =
         if is_planted(Bug::CoverUnreaped) { state.submitted_end } else { state.written_end };

@@ -54,7 +54,7 @@ async fn run<E: Env>(shared: Rc<Shared<E>>) {
         match step {
             Step::Nothing => break,
             Step::Prepare(base, until) => {
-                prepare::start(&shared, base, true);
+                prepare::start(&shared, base);
                 shared.changed.wait_for(|| prepare_ended(&shared, base, until)).await;
             }
             Step::Write(write) => {
@@ -91,6 +91,7 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
         _ => return Step::Prepare(segment.base, until),
     };
     let from = (written - segment.origin) / ALIGNMENT * ALIGNMENT;
+    assert!(from < until, "there is something to write");
     let (end, end_offset) = (segment.virtual_end(), segment.end);
     let ranges = state.tail.io_ranges(segment.origin + from, end);
     state.submitted_end = end_offset;
@@ -103,6 +104,9 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
 fn complete<E: Env>(shared: &Rc<Shared<E>>, write: &Write<FileOf<E>>) {
     let (flush, marks) = {
         let mut state = shared.state.borrow_mut();
+        assert!(write.end > state.written, "each write brings the log forward");
+        assert!(write.end <= state.tail.end(), "only what was appended is written");
+        assert!(write.end_offset > state.written_end, "offsets follow positions");
         state.written = write.end;
         state.written_end = write.end_offset;
         if is_planted(Bug::AcknowledgeAtWrite) {

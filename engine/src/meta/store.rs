@@ -6,6 +6,11 @@
 //! Invariant: a log file and a snapshot of the same index exist in that order: the new log first,
 //! then the snapshot that lets older files go. A failed write or flush is final for the store.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one file that flushes metadata; its failure is final there"
+)]
+
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Write},

@@ -34,14 +34,14 @@ impl<T> Pending<T> {
 
     /// The value behind `token` once; `None` when it was taken before.
     pub fn take(&mut self, token: u64) -> Option<T> {
-        let index = (token & u64::from(u32::MAX)) as usize;
-        let entry = self.entries.get_mut(index)?;
+        let index = u32::try_from(token & u64::from(u32::MAX)).ok()?;
+        let entry = self.entries.get_mut(index as usize)?;
         if u64::from(entry.generation) != token >> 32 {
             return None;
         }
         let value = entry.value.take()?;
         entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(u32::try_from(index).expect("the index came from a u32"));
+        self.free.push(index);
         Some(value)
     }
 }

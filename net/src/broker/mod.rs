@@ -44,7 +44,7 @@ struct Plan {
     listeners: Mutex<Vec<Listener>>,
     /// One per directory of `log.dirs`: a failed flush on one shard fails the disk on all.
     health: Vec<DiskHealth>,
-    ready: Mutex<mpsc::Sender<Result<Ready>>>,
+    ready: Mutex<mpsc::SyncSender<Result<Ready>>>,
 }
 
 /// What a started shard reports.
@@ -79,7 +79,7 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
     let publish = publisher(router.clone(), published.clone());
     let (meta, image) = writer::start(config.clone(), publish)?;
     published.store(image.version(), Ordering::Release);
-    let (ready_sender, ready) = mpsc::channel();
+    let (ready_sender, ready) = mpsc::sync_channel(options.shards);
     let plan = Arc::new(Plan {
         advertised: advertised(&config, &addresses),
         health: config.log_dirs.iter().map(|_| DiskHealth::new()).collect(),
@@ -122,7 +122,6 @@ impl Running {
     }
 
     /// Asks every shard to stop; [`Running::wait`] returns when they have.
-    #[must_use]
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let remote = self.shards.remote();
         move || stop_shards(&remote)

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "a client on a thread of its own")]
+
 use std::{
     cell::Cell,
     io::{Read, Write},

@@ -22,7 +22,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// A handle on the threads; clones share them. They end with [`Blocking::finish`].
 #[derive(Clone)]
 pub(in crate::io) struct Blocking {
-    /// Work, or `None` to end one thread: a handle that outlives its task cannot keep threads.
+    /// `None` ends the thread that takes it.
     sender: Sender<Option<Work>>,
     receiver: Receiver<Option<Work>>,
     crew: Arc<Crew>,
@@ -68,10 +68,11 @@ impl Blocking {
         }
     }
 
-    /// Waits for the threads to finish what is queued, and to end.
+    /// Waits for the threads to finish what is queued, and ends them. A handle that outlives this
+    /// call keeps nobody waiting.
     pub(super) fn finish(self) {
-        let threads =
-            mem::take(&mut *self.crew.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = &self.crew.threads;
+        let threads = mem::take(&mut *threads.lock().unwrap_or_else(PoisonError::into_inner));
         for _ in &threads {
             self.sender.send(None).expect("this handle holds a receiver");
         }
@@ -82,7 +83,7 @@ impl Blocking {
 }
 
 fn serve(receiver: &Receiver<Option<Work>>, crew: &Crew) {
-    while let Ok(Some(work)) = receiver.recv() {
+    for work in receiver.iter().map_while(|work| work) {
         let guard = AbortOnPanic("blocking work");
         work();
         drop(guard);

@@ -67,6 +67,7 @@ impl Env for RealEnv {
 
 impl Clock for RealEnv {
     fn wall_ms(&self) -> i64 {
+        #[expect(clippy::disallowed_methods, reason = "the one real wall clock")]
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         // A clock before 1970 is as wrong as it gets; 0 sorts before every real time.
         now.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

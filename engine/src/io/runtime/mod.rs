@@ -145,10 +145,12 @@ where
     let ports = ports(options.shards)?;
     let remote = mesh::weave(&ports);
     let main = Arc::new(main);
+    #[expect(clippy::disallowed_methods, reason = "one message per shard")]
     let (ready_sender, ready) = mpsc::channel();
     let mut threads = Vec::new();
     let mut starts = Vec::new();
     for (port, cpu) in ports.into_iter().zip(placement) {
+        #[expect(clippy::disallowed_methods, reason = "one message per shard")]
         let (start_sender, start) = mpsc::channel();
         let shared = cpu.is_none();
         let setup = Setup {

@@ -119,7 +119,8 @@ fn live(sim: &Sim, partitions: &mut [Partition], random: &mut Random) -> End {
             55..60 => partition.read(sim, random),
             60..63 => partition.look_up(sim, random),
             63..65 => partition.delete(sim, random),
-            65..67 => sim.settle(),
+            65..66 => sim.settle(),
+            66..67 => partition.note_durable_end(sim),
             67..69 => sim.advance(Duration::from_millis(random.below(20_000) as u64)),
             _ => {
                 sim.run(random.below(60));

@@ -6,12 +6,12 @@ use std::{
     rc::Rc,
 };
 
-use super::super::{AppendError, Log, Read, Settings, Volume};
+use super::super::{AppendError, Log, Read, Settings, Volume, checkpoint};
 use crate::{
     batch::{BatchBuilder, BatchOptions, HEADER_BYTES, Header, NewRecord, first_at_or_after},
     error::Kind,
     io::{
-        Clock,
+        Clock, Spawn,
         buf::{Chain, Pool, Slice},
         fake::{FakeEnv, Random, Sim},
     },
@@ -227,6 +227,17 @@ impl Partition {
                 self.log_start = self.log_start.max(to);
             }
             Err(error) => assert!(self.log.failure().is_some(), "{error}"),
+        }
+    }
+
+    /// Writes a durable-end record for the next flush to cover, as a busy log does now and then.
+    pub(super) fn note_durable_end(&self, sim: &Sim) {
+        let shared = self.log.shared.clone();
+        if self.log.failure().is_none() && shared.state.borrow().checkpoint_sequence > 0 {
+            let env = sim.env();
+            env.spawn(async move {
+                let _fails_with_the_log = checkpoint::note(&shared).await;
+            });
         }
     }
 
