@@ -35,6 +35,13 @@ pub const MAILBOX_DEPTH: usize = 4096;
 /// Size of an encoded header between shards, in bytes; the largest carries a batch header.
 pub const HOP_FRAME_BYTES: usize = 160;
 
+/// How often a listening address that is in use is tried again at start, and how long apart: two
+/// seconds, within which the ring of a killed predecessor is taken down even on a busy host.
+pub const BIND_RETRIES: usize = 100;
+
+/// See [`BIND_RETRIES`].
+pub const BIND_RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// Submission queue entries of a shard's ring.
 pub const RING_ENTRIES: u32 = 512;
 

@@ -16,7 +16,9 @@ use io_uring::{Probe, opcode};
 use super::{file, net::Listener, runtime::RuntimeOptions, sys, uring};
 use crate::{
     error::{Error, Kind, Result},
-    limits::{FREE_DISK_MIN_BYTES, RING_COMPLETIONS, RING_ENTRIES},
+    limits::{
+        BIND_RETRIES, BIND_RETRY_INTERVAL, FREE_DISK_MIN_BYTES, RING_COMPLETIONS, RING_ENTRIES,
+    },
 };
 
 /// Locked memory that the executor asks for at least, and that one shard uses, in bytes: its
@@ -212,9 +214,24 @@ fn explain_dir(path: &Path, error: &io::Error) -> Error {
     failed(format!("{}: {error}: {advice}", path.display()))
 }
 
+/// Binds `address`, and tries again for a while where it is in use: the kernel takes down the ring
+/// of a killed process after that process is gone, and its listening socket with the ring.
+#[expect(clippy::disallowed_methods, reason = "no shard runs yet that could stall")]
+fn bind(address: SocketAddr) -> io::Result<Listener> {
+    for _ in 0..BIND_RETRIES {
+        match Listener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(BIND_RETRY_INTERVAL);
+            }
+            bound => return bound,
+        }
+    }
+    Listener::bind(address)
+}
+
 /// Listens on `address`; a failure says what to do.
 pub fn listen(address: SocketAddr) -> Result<Listener> {
-    Listener::bind(address).map_err(|error| {
+    bind(address).map_err(|error| {
         let advice = match error.raw_os_error() {
             Some(libc::EADDRINUSE) => "another process listens there; stop it or change the port",
             Some(libc::EADDRNOTAVAIL) => "this host has no such address; change `listeners`",
