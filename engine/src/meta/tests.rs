@@ -1,5 +1,7 @@
 //! Each refusal in Kafka's words, and the whole of it on a real directory.
 
+#![expect(clippy::disallowed_methods, reason = "the test times a plain loop")]
+
 mod model;
 
 use std::{path::Path, sync::Arc, time::Instant};

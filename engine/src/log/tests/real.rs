@@ -1,5 +1,7 @@
 //! The log on this machine's disks: the same code over the ring.
 
+#![expect(clippy::disallowed_methods, reason = "the test times a real disk")]
+
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
