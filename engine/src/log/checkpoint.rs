@@ -154,9 +154,10 @@ async fn open<E: Env>(shared: &Shared<E>) -> io::Result<Rc<FileOf<E>>> {
     let file = Rc::new(shared.disk().open(&path, OpenMode::Write).await?);
     if file.length().await? < 2 * SLOT_BYTES {
         file.write_zeros(0, 2 * SLOT_BYTES).await?;
-        file.sync().await?;
-        shared.disk().sync_dir(&shared.dir).await?;
     }
+    // One that was found may lie in a cache that a killed process filled.
+    file.sync().await?;
+    shared.disk().sync_dir(&shared.dir).await?;
     shared.state.borrow_mut().record_file = Some(file.clone());
     Ok(file)
 }

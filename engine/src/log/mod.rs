@@ -123,14 +123,7 @@ impl<E: Env> Log<E> {
             changed: event::Event::default(),
         });
         shared.volume.join(&shared);
-        let taken_over = {
-            let mut state = shared.state.borrow_mut();
-            // The record just read may lie in a cache that a killed process filled.
-            state.noted_at_flush = Some(shared.volume.flushes());
-            state.closed.is_none() && state.checkpoint_sequence == 0 && state.tail.end() > 0
-        };
-        if taken_over {
-            // From here on offsets are dense, and the directory is ours.
+        if must_record(&shared) {
             let written = checkpoint::write(&shared).await;
             written.map_err(|error| Error::from_io(&path, &error))?;
         }
@@ -308,4 +301,17 @@ impl<E: Env> Log<E> {
         self.shared.state.borrow_mut().settings = Rc::new(settings);
         Ok(())
     }
+}
+
+/// Whether a durable-end record is due before anybody sees the opened log: it was Kafka's and is
+/// ours from here on, or its start follows from a record that may lie in a cache which a killed
+/// process filled.
+fn must_record<E: Env>(shared: &Shared<E>) -> bool {
+    let mut state = shared.state.borrow_mut();
+    state.noted_at_flush = Some(shared.volume.flushes());
+    let taken_over = state.checkpoint_sequence == 0 && state.tail.end() > 0;
+    let log_start = state.marks.log_start();
+    let by_segments = state.segments.front().map(|first| (first.base, first.size > 0));
+    let by_record = log_start.0 > 0 && by_segments != Some((log_start, true));
+    state.closed.is_none() && (taken_over || by_record)
 }

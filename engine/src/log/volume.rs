@@ -9,7 +9,7 @@
 //! other shards' volumes on the disk. Nothing is flushed twice.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     rc::{Rc, Weak},
     time::Duration,
@@ -18,6 +18,7 @@ use std::{
 use super::{
     cache::{Cache, Cached},
     care,
+    event::Event,
     health::DiskHealth,
     planted::{Bug, is_planted},
     seal,
@@ -264,12 +265,34 @@ async fn flush<E: Env>(volume: &Volume<E>, group: &[Rc<Shared<E>>]) -> std::io::
     if volume.disk().flush_scope() == FlushScope::Disk {
         return volume.disk().flush().await;
     }
-    for log in group {
-        for file in files_to_sync(log) {
-            file.sync().await?;
-        }
+    sync_each(&volume.inner.env, group.iter().flat_map(|log| files_to_sync(log))).await
+}
+
+/// Syncs all files at once and waits for the last; the first failure counts.
+async fn sync_each<E: Env>(
+    env: &E,
+    files: impl Iterator<Item = Rc<FileOf<E>>>,
+) -> std::io::Result<()> {
+    struct Syncs {
+        left: Cell<usize>,
+        failure: RefCell<Option<std::io::Error>>,
+        done: Event,
     }
-    Ok(())
+    let syncs =
+        Rc::new(Syncs { left: Cell::new(0), failure: RefCell::default(), done: Event::default() });
+    for file in files {
+        syncs.left.set(syncs.left.get() + 1);
+        let syncs = syncs.clone();
+        env.spawn(async move {
+            if let Err(error) = file.sync().await {
+                syncs.failure.borrow_mut().get_or_insert(error);
+            }
+            syncs.left.set(syncs.left.get() - 1);
+            syncs.done.notify();
+        });
+    }
+    syncs.done.wait_for(|| (syncs.left.get() == 0).then_some(())).await;
+    syncs.failure.take().map_or(Ok(()), Err)
 }
 
 /// Files of a log with writes that are not durable; more than one right after a roll.
