@@ -88,6 +88,8 @@ impl Fetches {
         positions: &mut Positions,
     ) -> Result<()> {
         if self.not_before.is_some_and(|at| Instant::now() < at) {
+            // One broker's failure holds up no other.
+            self.send_ahead(config, positions);
             return Ok(());
         }
         let aged = self.as_of.is_none_or(|at| {
@@ -122,6 +124,7 @@ impl Fetches {
         self.leaders.clear();
         self.stale = false;
         self.as_of = Some(Instant::now());
+        let mut leaderless = false;
         for assigned in positions.iter_mut() {
             let info = links.cluster().topics.get(&*assigned.topic);
             let leader = info
@@ -130,8 +133,11 @@ impl Fetches {
             if leader >= 0 {
                 self.leaders.insert((assigned.topic.clone(), assigned.partition), leader);
             } else {
-                self.failed();
+                leaderless = true;
             }
+        }
+        if leaderless {
+            self.failed();
         }
         Ok(())
     }
