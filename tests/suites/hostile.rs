@@ -123,12 +123,12 @@ fn every_request(mut each: impl FnMut(i16, i16)) {
 fn random_bytes_are_survived() {
     withstand(|address| {
         let mut random = Random(SEED);
-        for _ in 0..600 {
+        for _ in 0..3_000 {
             let length = random.below(4_000);
             send_alone(address, &random.bytes(length));
         }
         // The same as the body of a request that is well formed up to there.
-        for _ in 0..600 {
+        for _ in 0..3_000 {
             let (key, version) = (random.below(76), random.below(19));
             let (key, version) = (i16::try_from(key), i16::try_from(version));
             let length = random.below(400);
@@ -193,9 +193,11 @@ fn broken_batches_are_refused_and_survived() {
     withstand(|address| {
         let batch = wire::one_record_batch(b"some value that is long enough");
         let mut link = Connection::open(address).expect("it accepts");
-        for at in 0..batch.len() {
+        // Each byte with each of its bits turned, and with all.
+        let masks = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff];
+        for (at, mask) in (0..batch.len()).flat_map(|at| masks.map(|mask| (at, mask))) {
             let mut broken = batch.clone();
-            broken[at] ^= 0xa5;
+            broken[at] ^= mask;
             let body = wire::produce_body("bystander", 1, &broken);
             if link.call(ApiKey::Produce, 7, &body).is_err() {
                 link = Connection::open(address).expect("it accepts again");
@@ -208,7 +210,7 @@ fn broken_batches_are_refused_and_survived() {
 fn half_closed_and_vanishing_connections_are_survived() {
     withstand(|address| {
         let whole = wire::request(3, 1, 1, Writer::default().i32(-1).bytes.as_slice());
-        for round in 0..400 {
+        for round in 0..4_000 {
             let Ok(mut stream) = TcpStream::connect(address) else { continue };
             let sent = round % (whole.len() + 1);
             let _ = stream.write_all(&whole[..sent]);

@@ -59,7 +59,11 @@ fn produce(bootstrap: &str) {
 
 fn assert_reads_back(bootstrap: &str) {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", bootstrap).set("group.id", "reader").set("check.crcs", "true");
+    config
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", "reader")
+        .set("enable.auto.commit", "false")
+        .set("check.crcs", "true");
     let consumer: BaseConsumer = config.create().expect("a consumer");
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(TOPIC, 0, Offset::Beginning).expect("a valid offset");

@@ -1,7 +1,10 @@
 //! Shard numbers appear nowhere on disk: a restart with any other number keeps every record, after
 //! a clean stop and after a kill.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use millrace_tests::{
     broker::{Broker, Options},
@@ -41,7 +44,10 @@ fn produce_round(broker: &Broker, round: usize, records: &mut Records) {
 
 fn read_all(broker: &Broker, count: usize) -> Records {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", broker.bootstrap()).set("group.id", "reader");
+    config
+        .set("bootstrap.servers", broker.bootstrap())
+        .set("group.id", "reader")
+        .set("enable.auto.commit", "false");
     let consumer: BaseConsumer = config.create().expect("a consumer");
     let mut list = TopicPartitionList::new();
     for topic in TOPICS {
@@ -77,8 +83,13 @@ fn every_record_survives_1_2_4_and_1_shards() {
             broker.kill();
         }
         broker.restart_with_shards(shards);
+        let answered = broker.first_answer();
         let count = records.values().map(Vec::len).sum();
+        let reading = Instant::now();
         assert_eq!(read_all(&broker, count), records, "after a restart with {shards} shards");
+        let read = reading.elapsed();
         produce_round(&broker, round, &mut records);
+        let produced = reading.elapsed() - read;
+        println!("{shards} shards: answered in {answered:?}, read in {read:?}, {produced:?} more");
     }
 }
