@@ -28,8 +28,5 @@ pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;
 /// Memory of one shard for the headers of answers, in bytes.
 pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;
 
-/// Part of a shard's buffers, as a divisor, that written tails may hold for their readers.
-pub const TAIL_SHARE: usize = 2;
-
 /// Longest wait at a stop for connections to get the answers they are owed.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);

@@ -76,6 +76,7 @@ pub(super) fn append<E: Env>(
     if let Some(error) = shared.volume.health().failure() {
         return Err(AppendError::Failed(error));
     }
+    assert!(epoch.0 >= 0, "who appends has a leader epoch");
     let mut header = *header;
     header.partition_leader_epoch = epoch;
     let attempt = try_append(shared, &mut header, payload, now_ms);
@@ -236,6 +237,8 @@ fn store<E: Env>(state: &mut State<E>, header: &Header, payload: &Chain, now_ms:
     let new_epoch = state.epochs.note(header.partition_leader_epoch, header.base_offset);
     state.epochs_changed |= new_epoch;
     state.marks.append_to(header.next_offset());
+    let segment_end = state.active().end;
+    assert!(segment_end == state.marks.log_end(), "the log ends with its last segment");
     state.last_append_ms = now_ms;
     let end = state.active().virtual_end();
     assert!(end == state.tail.end(), "the segment ends where the tail does");

@@ -28,6 +28,7 @@ pub(super) const DELETED_SUFFIX: &str = ".deleted";
 
 /// The name of a file of the segment (or state) at `base`.
 pub(super) fn file_name(base: Offset, suffix: &str) -> String {
+    assert!(base.0 >= 0, "a segment starts at an offset");
     format!("{:020}.{suffix}", base.0)
 }
 
@@ -131,6 +132,7 @@ impl<F> Segment<F> {
         self.growing.count_bytes(bytes);
         self.size += bytes;
         self.end = last.plus(1);
+        assert!(self.end > header.base_offset, "a batch brings its segment forward");
     }
 
     /// Virtual position behind its last byte.

@@ -324,6 +324,7 @@ impl Tail {
     /// End of the whole batches from `start` on that end at or before `up_to` and fit into
     /// `max_bytes`; at least one batch, however large, if one ends there.
     pub(super) fn limit(&self, start: u64, max_bytes: usize, up_to: Offset) -> u64 {
+        assert!(start <= self.end, "a read starts inside the tail");
         let cap = start.saturating_add(max_bytes as u64);
         let next = self.points.partition_point(|point| point.at <= cap && point.offset <= up_to);
         let mut at = next.checked_sub(1).map_or(start, |last| self.points[last].at).max(start);

@@ -321,6 +321,7 @@ fn end<E: Env>(log: &Rc<Shared<E>>) {
             return;
         }
         let target = state.flush_target;
+        assert!(target <= state.written_end, "a flush covers what was written, no more");
         state.marks.set_durable(target);
         if state.settings.flushes_every_message() {
             state.marks.acknowledge(target);

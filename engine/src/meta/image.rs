@@ -167,11 +167,15 @@ impl Image {
     }
 
     pub(super) fn set_identity(&mut self, cluster_id: &str, node_id: NodeId) {
+        assert!(!cluster_id.is_empty(), "a cluster has an id");
+        let same = self.cluster_id.is_empty() || &*self.cluster_id == cluster_id;
+        assert!(same, "a cluster keeps its id");
         self.cluster_id = Arc::from(cluster_id);
         self.node_id = node_id;
     }
 
     pub(super) fn set_format_level(&mut self, level: u16) {
+        assert!(level >= self.format_level, "the format never goes back");
         self.format_level = level;
     }
 
@@ -182,7 +186,9 @@ impl Image {
 
     /// Puts a topic in, in place of the one with its id if there is one.
     pub(super) fn put(&mut self, topic: Topic) {
+        assert!(!topic.name.is_empty(), "a topic has a name");
         if let Some(old) = self.by_id.get(&topic.id) {
+            assert!(topic.partitions.len() >= old.partitions.len(), "partitions are never taken");
             assert_eq!(old.name, topic.name, "a topic keeps its name");
             self.partitions -= old.partitions.len();
         }
@@ -197,6 +203,7 @@ impl Image {
     /// Takes a topic out; whether it was there.
     pub(super) fn remove(&mut self, id: TopicId) -> bool {
         let Some(topic) = self.by_id.get(&id).cloned() else { return false };
+        assert!(self.partitions >= topic.partitions.len(), "the count holds every partition");
         self.partitions -= topic.partitions.len();
         self.folded.remove(name::folded(&topic.name).as_str());
         self.by_id.remove(&id);

@@ -79,6 +79,7 @@ impl State {
 
     /// Applies the records of a snapshot that holds the log's first `version` records.
     pub(super) fn load(&mut self, records: &[Record], version: u64) -> Result<()> {
+        assert_eq!(self.image.version(), 0, "a snapshot comes before everything else");
         records.iter().try_for_each(|record| self.apply_content(record))?;
         self.image.set_version(version);
         Ok(())

@@ -361,6 +361,7 @@ impl<J: Journal> Writer<J> {
     }
 
     fn plan(&self, group: &mut Group, submission: Submission) {
+        assert!(!group.is_full(), "a full group is committed first");
         let answer = match &self.failure {
             Some(failure) => Err(failure.clone()),
             None => group.execute(&submission.command),
@@ -378,6 +379,9 @@ impl<J: Journal> Writer<J> {
                 }
                 return;
             }
+            assert!(self.failure.is_none(), "nothing is written after a failure");
+            let (old, new) = (self.state.image().version(), after.image().version());
+            assert_eq!(new, old + records.len() as u64, "each record counts once");
             self.state = after;
             (self.publish)(Arc::new(self.state.image().clone()));
         }
@@ -416,6 +420,7 @@ impl Group {
             self.record_bytes += bytes.len();
         }
         self.records.extend(records);
+        assert!(self.record_bytes >= self.records.len(), "no record is empty");
         Ok(outcome)
     }
 

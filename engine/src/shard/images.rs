@@ -90,6 +90,7 @@ impl<E: Env> Shard<E> {
     /// Brings the partition table in line with `image`.
     pub(super) async fn apply(&self, image: Arc<Image>) -> Result<()> {
         let before = self.inner.image.replace(image.clone());
+        assert!(image.version() >= before.version(), "images are applied in their order");
         let mut outcome = Ok(());
         for gone in before.topics().filter(|topic| image.topic_by_id(topic.id).is_none()) {
             self.retire(gone).await;
@@ -171,7 +172,8 @@ impl<E: Env> Shard<E> {
         let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
         let epoch = topic.partitions.get(index).map(|state| state.leader_epoch).unwrap_or_default();
         let opened = Partition::new(partition, log, epoch, at, self.clone());
-        self.inner.partitions.borrow_mut().insert(partition, opened);
+        let other = self.inner.partitions.borrow_mut().insert(partition, opened);
+        assert!(other.is_none(), "a partition is opened once");
         Ok(())
     }
 

@@ -37,6 +37,7 @@ impl<E: Env> Shard<E> {
     }
 
     fn take(&self, from: ShardId, header: Header, payload: Chain) {
+        assert_ne!(from, self.id(), "a shard sends no data to itself");
         match header {
             Header::Produce { token, partition, acks, now_ms, batch } => {
                 let reply = ProduceReply::Remote(from, token);
@@ -73,6 +74,7 @@ impl<E: Env> Shard<E> {
     }
 
     pub(super) fn post_message(&self, to: ShardId, message: Message) {
+        assert!(to.0 < self.count(), "there is such a shard");
         let mut outbox = self.inner.outbox.borrow_mut();
         let waiting: &mut VecDeque<_> = &mut outbox[usize::from(to.0)];
         if !waiting.is_empty() {

@@ -29,6 +29,8 @@ use std::{
 };
 
 pub use partition::Produced;
+
+pub use crate::log::DiskHealth;
 use partition::{Partition, ProduceReply};
 
 use self::{
@@ -45,6 +47,7 @@ use crate::{
         buf::{Chain, Pool},
         mesh::Mesh,
     },
+    limits,
     log::Volume,
     meta::Image,
     types::{PartitionIndex, ShardId, TopicId, TopicPartition},
@@ -63,12 +66,21 @@ impl<E: Env> Clone for Shard<E> {
 
 /// A directory of `log.dirs` as this shard sees it.
 pub struct LogDirectory<E: Env> {
-    /// Absolute path.
-    pub path: PathBuf,
-    /// Its disk.
-    pub disk: E::Disk,
+    path: PathBuf,
+    disk: E::Disk,
     /// Its flush domain on this shard.
-    pub volume: Volume<E>,
+    volume: Volume<E>,
+}
+
+impl<E: Env> LogDirectory<E> {
+    /// The directory at `path` on `disk`. `health` is shared by all shards: a failed flush on one
+    /// fails the disk on all.
+    #[must_use]
+    pub fn new(env: &E, pool: &Pool, path: PathBuf, disk: E::Disk, health: DiskHealth) -> Self {
+        let tail_budget_bytes = pool.budget_bytes() / limits::TAIL_BUDGET_SHARE;
+        let volume = Volume::new(env.clone(), disk.clone(), health, tail_budget_bytes);
+        Self { path, disk, volume }
+    }
 }
 
 /// What a shard is made of; see [`Shard::start`].
@@ -251,6 +263,7 @@ impl<E: Env> Shard<E> {
     fn next_watch(&self) -> u64 {
         let watch = self.inner.last_watch.get() + 1;
         self.inner.last_watch.set(watch);
+        assert_ne!(watch, 0, "zero stands for no watch");
         watch
     }
 }
@@ -258,6 +271,7 @@ impl<E: Env> Shard<E> {
 fn placement(partition: TopicPartition, count: u16) -> ShardId {
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(partition.topic.0);
     let index = u64::from(partition.partition.0.unsigned_abs());
+    assert!(count > 0, "there is a shard");
     let shard = (hash % u64::from(count) + index) % u64::from(count);
     ShardId(u16::try_from(shard).expect("a shard number is below the count"))
 }

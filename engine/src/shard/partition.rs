@@ -69,6 +69,8 @@ impl<E: Env> Partition<E> {
         directory: usize,
         shard: Shard<E>,
     ) -> Rc<Self> {
+        assert!(directory < shard.inner.directories.len(), "a log lies in a known directory");
+        assert_eq!(shard.owner(id), shard.id(), "a partition lives on its owner");
         let partition = Rc::new(Self {
             id,
             log,
@@ -121,6 +123,8 @@ impl<E: Env> Partition<E> {
 
     fn appended(&self, appended: Appended, acks: i8, reply: ProduceReply) {
         let end = appended.last_offset.plus(1);
+        assert!(appended.base_offset <= appended.last_offset, "a batch has a record");
+        assert!(end <= self.log.marks().log_end(), "what was appended is in the log");
         if acks == 0 || end <= self.log.marks().ack_end() {
             return self.answer(reply, Ok(appended));
         }
@@ -149,10 +153,12 @@ impl<E: Env> Partition<E> {
             }
             let (_, appended, reply) = unanswered.pop_front().expect("the front was there");
             drop(unanswered);
+            assert!(appended.last_offset < marks.ack_end(), "an answer follows the acks rule");
             self.answer(reply, Ok(appended));
         }
         // Only readable records are news to a fetch; a failure must reach it as well.
         let readable = marks.high_watermark();
+        assert!(readable >= self.notified.get(), "the high watermark never goes back");
         if self.notified.replace(readable) != readable || self.log.failure().is_some() {
             self.notify_watchers();
         }
@@ -245,7 +251,10 @@ impl<E: Env> Partition<E> {
         let up_to =
             if read.read_committed { marks.last_stable_offset() } else { marks.high_watermark() };
         match self.log.read(from, read.max_bytes as usize, up_to) {
-            Read::Ready(chain) => fetched.records = chain,
+            Read::Ready(chain) => {
+                assert!(!chain.is_empty(), "a ready read holds a batch at least");
+                fetched.records = chain;
+            }
             Read::Empty => {}
             Read::OutOfRange => return fetched.failed(Failure::OffsetOutOfRange),
             Read::Cold(cold) => match self.log.read_cold(cold).await {

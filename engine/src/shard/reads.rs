@@ -146,6 +146,7 @@ impl<E: Env> Shard<E> {
             join.slot(index).fulfil(fetched);
         }
         let answers = join.wait().await;
+        assert_eq!(answers.len(), wanted.len(), "each partition has its answer");
         answers
             .into_iter()
             .map(|one| one.unwrap_or_else(|| Fetched::of_failure(Failure::NotOwner)))
@@ -161,6 +162,7 @@ impl<E: Env> Shard<E> {
     ) {
         let token = self.inner.asked.borrow_mut().insert(Asked::Read(slot));
         let partition = super::key_of(one.partition);
+        assert_ne!(owner, self.id(), "a shard asks others only");
         self.ask(owner, &Header::Read { token, partition, read: one.read, watch }, Chain::new())
             .await;
     }

@@ -20,6 +20,8 @@ impl<E: Env> Shard<E> {
     pub async fn start(parts: Parts<E>) -> Result<Self> {
         let image = parts.image.clone();
         let count = parts.count;
+        assert!(parts.id.0 < count, "a shard is one of those there are");
+        assert!(!parts.directories.is_empty(), "there is a disk");
         let inner = Inner {
             id: parts.id,
             count,

@@ -25,9 +25,8 @@ use millrace_engine::{
         probe,
         runtime::{RuntimeOptions, Shards, run_shards},
     },
-    log::DiskHealth,
     meta::{Image, MetaHandle, writer},
-    shard::message::Message,
+    shard::{DiskHealth, message::Message},
     types::ShardId,
 };
 

@@ -10,13 +10,12 @@ use millrace_engine::{
         file::RealDisk,
         runtime::{RealEnv, ShardContext},
     },
-    log::Volume,
     shard::{LogDirectory, Parts, Shard, message::Message, signal::race},
 };
 
 use super::{Plan, Ready, accept};
 use crate::{
-    conn,
+    conn::{self, Connections},
     handler::{Broker, ProducerIds, Settings},
     limits,
     wire::Encoder,
@@ -39,9 +38,10 @@ pub(super) async fn run(context: ShardContext<Message>, plan: Arc<Plan>) {
     let interval = Duration::from_millis(plan.config.log_retention_check_interval_ms);
     env.spawn_background(shard.clone().run_upkeep(interval));
     let broker = Rc::new(broker_of(&plan, shard.clone()));
-    env.spawn(conn::sweep::run(broker.clone()));
+    let connections = Connections::new(broker.clone());
+    env.spawn(conn::sweep::run(connections.clone()));
     plan.report(Ok(Ready { disks }));
-    serve(&broker).await;
+    serve(&broker, &connections).await;
     if let Err(error) = shard.close().await {
         eprintln!("millrace: not all logs were closed clean: {error}");
     }
@@ -53,15 +53,13 @@ async fn open(
 ) -> Result<(Shard<RealEnv>, Vec<String>)> {
     let mut directories = Vec::with_capacity(plan.config.log_dirs.len());
     let mut disks = Vec::with_capacity(plan.config.log_dirs.len());
-    let tail_budget_bytes = context.pool.budget_bytes() / limits::TAIL_SHARE;
     for (path, health) in plan.config.log_dirs.iter().zip(&plan.health) {
         let disk = RealDisk::open(path)
             .await
             .map_err(|error| Error::from_io(&path.display().to_string(), &error))?;
         disks.push(disk.describe().to_owned());
-        let volume =
-            Volume::new(context.env.clone(), disk.clone(), health.clone(), tail_budget_bytes);
-        directories.push(LogDirectory { path: path.clone(), disk, volume });
+        let (env, pool) = (&context.env, &context.pool);
+        directories.push(LogDirectory::new(env, pool, path.clone(), disk, health.clone()));
     }
     let expiration_ms = plan.config.producer_id_expiration_ms;
     let shard = Shard::start(Parts {
@@ -96,22 +94,21 @@ fn broker_of(plan: &Plan, shard: Shard<RealEnv>) -> Broker {
         settings,
         encoder: RefCell::new(Encoder::new(Pool::new(limits::ANSWER_BUDGET_BYTES))),
         producer_ids: ProducerIds::default(),
-        connections: RefCell::default(),
         listeners: plan.advertised.clone().into(),
     }
 }
 
 /// Serves connections until the shard is told to stop, then lets them finish what they read.
-async fn serve(broker: &Rc<Broker>) {
+async fn serve(broker: &Rc<Broker>, connections: &Rc<Connections>) {
     let env = broker.shard.env();
     while let Some(arrival) = broker.shard.next_connection().await {
         // Over the limit, dropping the socket closes it.
-        if broker.connections.borrow().len() < broker.settings.connections_max {
-            env.spawn(conn::serve(broker.clone(), arrival));
+        if connections.count() < broker.settings.connections_max {
+            env.spawn(conn::serve(connections.clone(), arrival));
         }
     }
     let drained = async {
-        while broker.connections.borrow().iter().any(|one| one.strong_count() > 0) {
+        while connections.is_busy() {
             env.sleep(limits::DRAIN_INTERVAL).await;
         }
         // Other shards may still ask for this one's partitions until they have drained too.

@@ -13,7 +13,7 @@ mod writer;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    rc::Rc,
+    rc::{Rc, Weak},
 };
 
 use millrace_engine::{
@@ -46,8 +46,8 @@ enum Work {
     Run(handler::Kind, Chain),
 }
 
-/// What the reading and the writing task of a connection share; opaque elsewhere.
-pub struct Shared {
+/// What the reading and the writing task of a connection share.
+struct Shared {
     broker: Rc<Broker>,
     stream: Stream,
     peer: Peer,
@@ -81,8 +81,36 @@ impl Shared {
     }
 }
 
+/// The connections that one shard serves.
+pub struct Connections {
+    broker: Rc<Broker>,
+    /// Those that live, and some that have just ended.
+    list: RefCell<Vec<Weak<Shared>>>,
+}
+
+impl Connections {
+    /// No connections yet.
+    #[must_use]
+    pub fn new(broker: Rc<Broker>) -> Rc<Self> {
+        Rc::new(Self { broker, list: RefCell::default() })
+    }
+
+    /// How many there are, at most: some may have just ended.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list.borrow().len()
+    }
+
+    /// Whether some connection is still owed answers.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.list.borrow().iter().any(|connection| connection.strong_count() > 0)
+    }
+}
+
 /// Serves one connection until it ends, on the calling shard.
-pub async fn serve(broker: Rc<Broker>, arrival: Arrival) {
+pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
+    let broker = connections.broker.clone();
     let peer = Peer::of(&broker, arrival.listener);
     let stream = Stream::attach(arrival.accepted);
     let now_ns = broker.shard.env().monotonic_ns();
@@ -102,7 +130,7 @@ pub async fn serve(broker: Rc<Broker>, arrival: Arrival) {
         held_bytes: Cell::new(0),
     });
     let broker = shared.broker.clone();
-    broker.connections.borrow_mut().push(Rc::downgrade(&shared));
+    connections.list.borrow_mut().push(Rc::downgrade(&shared));
     broker.shard.env().spawn(writer::run(shared.clone()));
     read(&shared).await;
     shared.close();

@@ -6,17 +6,17 @@ use std::rc::{Rc, Weak};
 
 use millrace_engine::io::Clock;
 
-use super::Shared;
-use crate::{handler::Broker, limits};
+use super::{Connections, Shared};
+use crate::limits;
 
 /// Looks at the connections for as long as the shard lives; at a stop it wakes them all.
-pub async fn run(broker: Rc<Broker>) {
-    let shard = &broker.shard;
+pub async fn run(connections: Rc<Connections>) {
+    let shard = &connections.broker.shard;
     loop {
         let pause = shard.env().sleep(limits::SWEEP_INTERVAL);
         millrace_engine::shard::signal::race(shard.stopped(), pause).await;
-        sweep(&broker);
-        if shard.is_stopping() && broker.connections.borrow().is_empty() {
+        sweep(&connections);
+        if shard.is_stopping() && connections.count() == 0 {
             return;
         }
         if shard.is_stopping() {
@@ -25,14 +25,14 @@ pub async fn run(broker: Rc<Broker>) {
     }
 }
 
-fn sweep(broker: &Rc<Broker>) {
-    let now_ns = broker.shard.env().monotonic_ns();
-    let stopping = broker.shard.is_stopping();
-    broker.connections.borrow_mut().retain(|connection| connection.strong_count() > 0);
-    let connections: Vec<_> =
-        broker.connections.borrow().iter().filter_map(Weak::upgrade).collect();
+fn sweep(connections: &Connections) {
+    let shard = &connections.broker.shard;
+    let now_ns = shard.env().monotonic_ns();
+    let stopping = shard.is_stopping();
+    connections.list.borrow_mut().retain(|connection| connection.strong_count() > 0);
+    let living: Vec<_> = connections.list.borrow().iter().filter_map(Weak::upgrade).collect();
     let mut held_bytes = 0;
-    for connection in connections {
+    for connection in living {
         if stopping {
             connection.nudge.fire();
             continue;

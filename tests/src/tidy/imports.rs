@@ -37,12 +37,15 @@ const ENGINE: [(&str, &[&str]); 14] = [
 ];
 
 /// Modules of `net` and the modules of it that each may name.
-const NET: [(&str, &[&str]); 9] = [
-    ("wire", &[]),
-    ("auth", &["wire"]),
-    ("conn", &["wire", "auth", "handler", "route"]),
-    ("route", &["wire"]),
-    ("handler", &["wire", "auth", "route"]),
+const NET: [(&str, &[&str]); 11] = [
+    ("limits", &[]),
+    ("wire", &["limits"]),
+    ("auth", &["wire", "limits"]),
+    ("conn", &["wire", "auth", "handler", "route", "limits"]),
+    ("route", &["wire", "limits"]),
+    ("handler", &["wire", "auth", "route", "limits"]),
+    // The composition root sees all.
+    ("broker", &["*"]),
     ("peer", &["wire"]),
     ("admin", &[]),
     ("client", &["wire"]),
