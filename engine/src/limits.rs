@@ -100,7 +100,7 @@ pub const PREPARE_STEP_MIN_BYTES: u64 = 64 << 10;
 /// Largest step of zeroing ahead of the appends, in bytes.
 pub const PREPARE_STEP_MAX_BYTES: u64 = 8 << 20;
 
-/// Largest index file read into memory, in bytes: Kafka's default of `segment.index.bytes`, doubled.
+/// Largest index file read into memory, in bytes: twice Kafka's default of `segment.index.bytes`.
 pub const INDEX_FILE_CAP_BYTES: u64 = 20 << 20;
 
 /// Largest of the log's other small files, in bytes.

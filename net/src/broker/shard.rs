@@ -16,7 +16,7 @@ use millrace_engine::{
 
 use super::{Plan, Ready, accept};
 use crate::{
-    conn,
+    conn::{self, Connections},
     handler::{Broker, ProducerIds, Settings},
     limits,
     wire::Encoder,
@@ -39,9 +39,10 @@ pub(super) async fn run(context: ShardContext<Message>, plan: Arc<Plan>) {
     let interval = Duration::from_millis(plan.config.log_retention_check_interval_ms);
     env.spawn_background(shard.clone().run_upkeep(interval));
     let broker = Rc::new(broker_of(&plan, shard.clone()));
-    env.spawn(conn::sweep::run(broker.clone()));
+    let connections = Rc::new(Connections::default());
+    env.spawn(conn::sweep::run(broker.clone(), connections.clone()));
     plan.report(Ok(Ready { disks }));
-    serve(&broker).await;
+    serve(&broker, &connections).await;
     if let Err(error) = shard.close().await {
         eprintln!("millrace: not all logs were closed clean: {error}");
     }
@@ -96,22 +97,21 @@ fn broker_of(plan: &Plan, shard: Shard<RealEnv>) -> Broker {
         settings,
         encoder: RefCell::new(Encoder::new(Pool::new(limits::ANSWER_BUDGET_BYTES))),
         producer_ids: ProducerIds::default(),
-        connections: RefCell::default(),
         listeners: plan.advertised.clone().into(),
     }
 }
 
 /// Serves connections until the shard is told to stop, then lets them finish what they read.
-async fn serve(broker: &Rc<Broker>) {
+async fn serve(broker: &Rc<Broker>, connections: &Rc<Connections>) {
     let env = broker.shard.env();
     while let Some(arrival) = broker.shard.next_connection().await {
         // Over the limit, dropping the socket closes it.
-        if broker.connections.borrow().len() < broker.settings.connections_max {
-            env.spawn(conn::serve(broker.clone(), arrival));
+        if connections.count() < broker.settings.connections_max {
+            env.spawn(conn::serve(broker.clone(), connections.clone(), arrival));
         }
     }
     let drained = async {
-        while broker.connections.borrow().iter().any(|one| one.strong_count() > 0) {
+        while !connections.all_ended() {
             env.sleep(limits::DRAIN_INTERVAL).await;
         }
         // Other shards may still ask for this one's partitions until they have drained too.

@@ -13,7 +13,7 @@ mod writer;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    rc::Rc,
+    rc::{Rc, Weak},
 };
 
 use millrace_engine::{
@@ -81,8 +81,24 @@ impl Shared {
     }
 }
 
-/// Serves one connection until it ends, on the calling shard.
-pub async fn serve(broker: Rc<Broker>, arrival: Arrival) {
+/// Connections that a shard serves, and some that have just ended.
+#[derive(Default)]
+pub struct Connections(RefCell<Vec<Weak<Shared>>>);
+
+impl Connections {
+    /// How many there are, at most: some may have ended.
+    pub fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Whether none is being served any more.
+    pub fn all_ended(&self) -> bool {
+        self.0.borrow().iter().all(|one| one.strong_count() == 0)
+    }
+}
+
+/// Serves one connection until it ends, on the calling shard, as one of `connections`.
+pub async fn serve(broker: Rc<Broker>, connections: Rc<Connections>, arrival: Arrival) {
     let peer = Peer::of(&broker, arrival.listener);
     let stream = Stream::attach(arrival.accepted);
     let now_ns = broker.shard.env().monotonic_ns();
@@ -102,7 +118,7 @@ pub async fn serve(broker: Rc<Broker>, arrival: Arrival) {
         held_bytes: Cell::new(0),
     });
     let broker = shared.broker.clone();
-    broker.connections.borrow_mut().push(Rc::downgrade(&shared));
+    connections.0.borrow_mut().push(Rc::downgrade(&shared));
     broker.shard.env().spawn(writer::run(shared.clone()));
     read(&shared).await;
     shared.close();

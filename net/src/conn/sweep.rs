@@ -6,17 +6,17 @@ use std::rc::{Rc, Weak};
 
 use millrace_engine::io::Clock;
 
-use super::Shared;
+use super::{Connections, Shared};
 use crate::{handler::Broker, limits};
 
 /// Looks at the connections for as long as the shard lives; at a stop it wakes them all.
-pub async fn run(broker: Rc<Broker>) {
+pub async fn run(broker: Rc<Broker>, connections: Rc<Connections>) {
     let shard = &broker.shard;
     loop {
         let pause = shard.env().sleep(limits::SWEEP_INTERVAL);
         millrace_engine::shard::signal::race(shard.stopped(), pause).await;
-        sweep(&broker);
-        if shard.is_stopping() && broker.connections.borrow().is_empty() {
+        sweep(&broker, &connections);
+        if shard.is_stopping() && connections.count() == 0 {
             return;
         }
         if shard.is_stopping() {
@@ -25,12 +25,11 @@ pub async fn run(broker: Rc<Broker>) {
     }
 }
 
-fn sweep(broker: &Rc<Broker>) {
+fn sweep(broker: &Broker, connections: &Connections) {
     let now_ns = broker.shard.env().monotonic_ns();
     let stopping = broker.shard.is_stopping();
-    broker.connections.borrow_mut().retain(|connection| connection.strong_count() > 0);
-    let connections: Vec<_> =
-        broker.connections.borrow().iter().filter_map(Weak::upgrade).collect();
+    connections.0.borrow_mut().retain(|connection| connection.strong_count() > 0);
+    let connections: Vec<_> = connections.0.borrow().iter().filter_map(Weak::upgrade).collect();
     let mut held_bytes = 0;
     for connection in connections {
         if stopping {

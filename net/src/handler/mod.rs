@@ -21,7 +21,7 @@ mod versions;
 
 use std::{
     cell::RefCell,
-    rc::{Rc, Weak},
+    rc::Rc,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -37,10 +37,7 @@ pub use self::{
     producer_id::ProducerIds,
     table::{HANDLERS, Kind, Permission, Row},
 };
-use crate::{
-    conn,
-    wire::{ApiKey, Cursor, Encoder, RequestHeader},
-};
+use crate::wire::{ApiKey, Cursor, Encoder, RequestHeader};
 
 /// Fills the named fields of a message and leaves the rest at the protocol's defaults.
 macro_rules! filled {
@@ -81,8 +78,6 @@ pub struct Broker {
     pub encoder: RefCell<Encoder>,
     /// This shard's block of producer ids.
     pub producer_ids: ProducerIds,
-    /// Connections that this shard serves, and some that have just ended.
-    pub connections: RefCell<Vec<Weak<conn::Shared>>>,
     /// One entry per listener, by the index that an accepted connection carries.
     pub listeners: Rc<[Advertised]>,
 }
