@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_whatever_the_cuts() {
-        let bodies: [&[u8]; 3] = [b"first", b"", b"the third"];
+        let bodies: [&[u8]; 3] = [b"the first frame", b"the shortest", b"and the third one"];
         let bytes = framed(&bodies);
         for piece in 1..bytes.len() {
             let mut frames = Frames::new(1000);
