@@ -110,6 +110,8 @@ impl Broker {
         let port = *options.port.get_or_insert_with(free_port);
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let log = log_path(options.data_dir.as_deref().expect("set above"));
+        // Made before the clock starts, should it have to be made.
+        let _ = binary();
         let started = Instant::now();
         let process = spawn(&options, &log);
         let first_answer = Duration::ZERO;

@@ -2,7 +2,7 @@
 
 use super::Source;
 
-/// Macros that check an invariant in production.
+/// Macros that check an invariant in production. An `expect` counts too: its text is one.
 const ASSERTIONS: [&str; 4] = ["assert!", "assert_eq!", "assert_ne!", "unreachable!"];
 
 /// Least assertions per thousand production lines of a module, where one is set.
@@ -54,6 +54,7 @@ pub fn densities(sources: &[Source]) -> Vec<Density> {
         for (_, code) in source.production_code().filter(|(_, code)| !code.trim().is_empty()) {
             *lines += 1;
             *assertions += ASSERTIONS.iter().filter(|name| has_macro(code, name)).count();
+            *assertions += code.matches(".expect(").count();
         }
     }
     let density = |(module, (lines, assertions))| Density { module, lines, assertions };

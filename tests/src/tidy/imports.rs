@@ -39,16 +39,15 @@ const ENGINE: [(&str, &[&str]); 14] = [
 /// Modules of `net` and the modules of it that each may name.
 const NET: [(&str, &[&str]); 11] = [
     ("limits", &[]),
-    ("wire", &["limits"]),
+    ("wire", &[]),
     ("auth", &["wire", "limits"]),
     ("conn", &["wire", "auth", "handler", "route", "limits"]),
     ("route", &["wire", "limits"]),
     ("handler", &["wire", "auth", "route", "limits"]),
-    // The composition root sees all.
-    ("broker", &["*"]),
-    ("peer", &["wire"]),
+    ("peer", &["wire", "limits"]),
     ("admin", &[]),
     ("client", &["wire"]),
+    ("broker", &["*"]),
     ("lib", &["*"]),
 ];
 
@@ -62,8 +61,11 @@ const NET_TO_ENGINE: [(&str, &[&str]); 3] = [
 /// What the sources of `bench` may name of `net`: a broker is seen through the protocol only.
 const BENCH_TO_NET: [&str; 1] = ["client"];
 
-/// Modules of `engine` that are only for what runs below its `shard`.
+/// Modules of `engine` that are only for what runs below its `shard`, and for the composition root.
 const ENGINE_INNER: [&str; 1] = ["log"];
+
+/// Modules of `net` that see all of `engine`, because they start it.
+const ENGINE_STARTERS: [&str; 1] = ["broker"];
 
 /// A crate depends only on the crates below it.
 pub(super) fn crates(path: &str, text: &str, findings: &mut Vec<Finding>) {
@@ -129,7 +131,7 @@ fn is_allowed(row: &[&str], named: &str) -> bool {
 fn engine_from_net(module: &str, named: &str) -> bool {
     match NET_TO_ENGINE.iter().find(|(name, _)| *name == module) {
         Some((_, row)) => is_allowed(row, named),
-        None => !ENGINE_INNER.contains(&named),
+        None => !ENGINE_INNER.contains(&named) || ENGINE_STARTERS.contains(&module),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The house rules as functions over a path and a text.
 //!
-//! Owns: every rule that neither the compiler, rustfmt nor clippy can hold. Knows nothing of git:
-//! [`tree`] lists the files. Invariant: a rule sees code with strings and comments blanked, so that
-//! no rule is set off by the text of another. A file that cannot be split into code and comments
-//! (an unclosed string) is still checked up to that point.
+//! Owns: every rule that neither the compiler, rustfmt nor clippy can hold. Knows nothing of git;
+//! [`read_tree`] lists the files. Invariant: a rule sees code with strings and comments blanked, so
+//! that no rule is set off by the text of another. A file that cannot be split into code and
+//! comments (an unclosed string) is still checked up to that point.
 
 mod density;
 mod homes;
