@@ -1,5 +1,5 @@
-//! A topic is deleted while another client makes one of the same name: what the new one acknowledged
-//! stays, whichever shards own the two.
+//! A topic is deleted while another client makes one of the same name: what the new one
+//! acknowledged stays, whichever shards own the two.
 //!
 //! A shard that was behind renamed the old partition's directory away by its name, when another had
 //! put the new one in its place: acknowledged records went with it.

@@ -263,8 +263,8 @@ fn readers_that_never_read_are_survived() {
     });
 }
 
-/// Its answers hold records in memory: it is let go after `connections.max.idle.ms`, though requests
-/// of it are open.
+/// Its answers hold records in memory: it is let go after `connections.max.idle.ms`, though
+/// requests of it are open.
 #[test]
 fn a_reader_that_never_reads_is_let_go() {
     const REQUESTS: usize = 30;

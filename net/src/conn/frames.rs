@@ -90,8 +90,8 @@ impl Frames {
     /// Moves what is held out of the shared receive buffers into memory of its own, so that a
     /// client that stops in mid-frame does not keep them from the others.
     ///
-    /// What came since the last call becomes one piece: each byte is copied once, however many calls
-    /// and however small the pieces it came in.
+    /// What came since the last call becomes one piece: each byte is copied once, however many
+    /// calls and however small the pieces it came in.
     pub fn settle(&mut self) {
         if self.settled == self.slices.len() {
             return;

@@ -28,9 +28,9 @@ use crate::wire::{
     },
 };
 
-/// Has the metadata writer carry out `command`; completes when every shard has applied it. A refusal
-/// as well comes only when all have applied what it rests on: who is told that a topic exists finds
-/// it.
+/// Has the metadata writer carry out `command`; completes when every shard has applied it. A
+/// refusal as well comes only when all have applied what it rests on: who is told that a topic
+/// exists finds it.
 pub(super) async fn submit(broker: &Broker, command: Command) -> Result<Outcome, Refusal> {
     let (sender, receiver) = oneshot::channel();
     let published = broker.published.clone();
