@@ -25,6 +25,14 @@ pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 /// Largest request other than Produce, in bytes: none of them carries payload.
 pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;
 
+/// Largest Fetch that lets later requests of its connection start, in bytes; some thousand
+/// partitions. A longer one waits alone, so that waiting copies stay small together.
+pub const WAITING_REQUEST_BYTES: usize = 64 << 10;
+
+// What a connection's waiting requests hold together is no more than its longest one may.
+const _: () =
+    assert!(REQUESTS_OPEN_PER_CONNECTION * WAITING_REQUEST_BYTES <= PLAIN_REQUEST_CAP_BYTES);
+
 /// Memory of one shard for the headers of answers, in bytes.
 pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;
 

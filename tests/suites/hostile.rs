@@ -265,6 +265,34 @@ fn readers_that_never_read_are_survived() {
     });
 }
 
+/// Its answers hold records in memory: it is let go after `connections.max.idle.ms`, though
+/// requests of it are open.
+#[test]
+fn a_reader_that_never_reads_is_let_go() {
+    const REQUESTS: usize = 30;
+    const VALUE_BYTES: usize = 900_000;
+    let broker = Broker::start(Options::default().with("connections.max.idle.ms", "1000"));
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    link.create_topic("records", 1).expect("made");
+    let value = Random(SEED).bytes(VALUE_BYTES as u64);
+    for _ in 0..4 {
+        link.produce("records", 0, &value).expect("acknowledged");
+    }
+    let mut fetch = Writer::default();
+    fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("records");
+    fetch.i32(1).i32(0).i64(0).i32(64 << 20);
+    let frame = wire::request(1, 4, 1, &fetch.bytes);
+    let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
+    stream.write_all(&frame.repeat(REQUESTS)).expect("sent");
+    std::thread::sleep(Duration::from_secs(3));
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let mut received = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut received) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it is closed");
+    }
+    assert!(received.len() < REQUESTS * 4 * VALUE_BYTES, "all was sent to who did not read");
+}
+
 #[test]
 fn thousands_of_connections_are_survived() {
     let most = kernel::raise_descriptor_limit().expect("our own limit");

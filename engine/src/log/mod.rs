@@ -49,7 +49,7 @@ pub use append::{AppendError, Appended};
 pub use health::DiskHealth;
 pub use marks::Marks;
 pub use read::{ColdRead, Read};
-pub use remove::remove_directory;
+pub use remove::{is_deleted_name, remove_directory};
 pub use settings::Settings;
 pub use volume::Volume;
 

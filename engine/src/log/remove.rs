@@ -19,6 +19,9 @@ use crate::{
 /// Suffixes of a segment's files; the batches go first, as all else means nothing without them.
 const SUFFIXES: [&str; 4] = [LOG_SUFFIX, SEAL_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX];
 
+/// Ends the name of a partition's directory that is to be removed, behind a dot and 16 digits.
+const DELETED_DIRECTORY_SUFFIX: &str = "-delete";
+
 /// Renames the segment's files to `.deleted`, durably.
 pub(super) async fn rename_segment_files<D: Disk>(
     disk: &D,
@@ -79,6 +82,13 @@ pub(super) async fn unlink_in_steps<E: Env>(
     unlink_renamed(disk, dir, base).await
 }
 
+/// Whether a directory of this name is a partition's that [`super::Log::delete`] has renamed.
+#[must_use]
+pub fn is_deleted_name(name: &str) -> bool {
+    let id = name.strip_suffix(DELETED_DIRECTORY_SUFFIX).and_then(|rest| rest.rsplit_once('.'));
+    id.is_some_and(|(_, id)| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// Removes a partition's directory and all in it; also one that an earlier process renamed to
 /// `-delete` and left. No error when it is gone already.
 ///
@@ -116,7 +126,7 @@ pub(super) async fn delete<E: Env>(shared: &Rc<Shared<E>>) -> Result<()> {
     shared.state.borrow_mut().release();
     let name = shared.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = shared.env.next_u64();
-    let target = shared.dir.with_file_name(format!("{name}.{id:016x}-delete"));
+    let target = shared.dir.with_file_name(format!("{name}.{id:016x}{DELETED_DIRECTORY_SUFFIX}"));
     let removal = async {
         let disk = shared.disk();
         disk.rename(&shared.dir, &target).await?;

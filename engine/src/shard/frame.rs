@@ -16,7 +16,7 @@ use rkyv::{
 use crate::limits::HOP_FRAME_BYTES;
 
 /// Names the layout of [`Header`]; grows with every change to it.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// What one shard asks or answers another. Integers only: their meaning is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
@@ -93,6 +93,13 @@ pub enum Header {
     Drained {
         /// The sender.
         shard: u16,
+    },
+    /// The sender has given up what the metadata image of this version deletes.
+    Retired {
+        /// The sender.
+        shard: u16,
+        /// The version.
+        version: u64,
     },
     /// The sender has applied the metadata image of this version.
     Applied {
@@ -241,6 +248,7 @@ mod tests {
             Header::Unwatch { watch: 8, partition: KEY },
             Header::Call { token: 3, partition: KEY, call: CallCode::AtTimestamp, argument: 1 },
             Header::CallDone { token: 3, result: CallResultCode::default() },
+            Header::Retired { shard: 1, version: 4 },
             Header::Applied { shard: 1, version: 4 },
             Header::Drained { shard: 1 },
         ]

@@ -1,11 +1,14 @@
 //! Following the metadata image: which logs this shard opens, changes and gives up.
 //!
 //! Images are applied one at a time, in order, and told to the other shards when applied, so that
-//! a created topic is answered only when every owner serves it.
+//! a created topic is answered only when every owner serves it. Deletions of an image come before
+//! its creations, on all shards: a name's directory goes from one topic to the next.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    io::ErrorKind,
+    path::Path,
     rc::Rc,
     sync::Arc,
 };
@@ -19,10 +22,18 @@ use crate::{
     types::{PartitionIndex, ShardId, TopicPartition, uuid_text},
 };
 
+/// Image versions by shard, and who waits for the lowest of them to rise.
+struct Progress {
+    versions: RefCell<Vec<u64>>,
+    waiting: RefCell<Vec<Rc<Signal>>>,
+}
+
 /// How far each shard has come, and the images that wait.
 pub(super) struct Applied {
-    versions: RefCell<Vec<u64>>,
-    progress: RefCell<Vec<Rc<Signal>>>,
+    /// Deletions carried out.
+    retired: Progress,
+    /// All carried out.
+    served: Progress,
     queue: RefCell<VecDeque<Arc<Image>>>,
     running: Cell<bool>,
 }
@@ -30,11 +41,18 @@ pub(super) struct Applied {
 impl Applied {
     pub(super) fn new(shards: u16) -> Self {
         Self {
-            versions: RefCell::new(vec![0; usize::from(shards)]),
-            progress: RefCell::default(),
+            retired: Progress::new(shards),
+            served: Progress::new(shards),
             queue: RefCell::default(),
             running: Cell::new(false),
         }
+    }
+}
+
+impl Progress {
+    fn new(shards: u16) -> Self {
+        let versions = RefCell::new(vec![0; usize::from(shards)]);
+        Self { versions, waiting: RefCell::default() }
     }
 
     fn set(&self, shard: ShardId, version: u64) {
@@ -42,28 +60,37 @@ impl Applied {
         let known = &mut versions[usize::from(shard.0)];
         *known = version.max(*known);
         drop(versions);
-        for signal in self.progress.take() {
+        for signal in self.waiting.take() {
             signal.fire();
         }
     }
 
-    fn everywhere(&self) -> u64 {
-        self.versions.borrow().iter().copied().min().unwrap_or(0)
+    fn of(&self, shard: ShardId) -> u64 {
+        self.versions.borrow()[usize::from(shard.0)]
+    }
+
+    /// Completes when no shard is behind `version`.
+    async fn everywhere(&self, version: u64) {
+        while self.versions.borrow().iter().any(|reached| *reached < version) {
+            let signal = Rc::<Signal>::default();
+            self.waiting.borrow_mut().push(signal.clone());
+            signal.wait().await;
+        }
     }
 }
 
 impl<E: Env> Shard<E> {
     /// Completes when every shard has applied the image of `version` or a newer one.
     pub async fn applied_everywhere(&self, version: u64) {
-        while self.inner.applied.everywhere() < version {
-            let signal = Rc::<Signal>::default();
-            self.inner.applied.progress.borrow_mut().push(signal.clone());
-            signal.wait().await;
-        }
+        self.inner.applied.served.everywhere(version).await;
+    }
+
+    pub(super) fn other_retired(&self, shard: ShardId, version: u64) {
+        self.inner.applied.retired.set(shard, version);
     }
 
     pub(super) fn other_applied(&self, shard: ShardId, version: u64) {
-        self.inner.applied.set(shard, version);
+        self.inner.applied.served.set(shard, version);
     }
 
     pub(super) fn queue_image(&self, image: Arc<Image>) {
@@ -95,6 +122,9 @@ impl<E: Env> Shard<E> {
         for gone in before.topics().filter(|topic| image.topic_by_id(topic.id).is_none()) {
             self.retire(gone).await;
         }
+        let version = image.version();
+        self.inner.applied.retired.set(self.id(), version);
+        self.tell(&Header::Retired { shard: self.id().0, version });
         for topic in image.topics() {
             let known = before.topic_by_id(topic.id);
             let same = known.is_some_and(|known| Arc::ptr_eq(known, topic));
@@ -102,15 +132,15 @@ impl<E: Env> Shard<E> {
                 outcome = outcome.and(self.serve(topic).await);
             }
         }
-        self.tell_applied(image.version());
+        self.inner.applied.served.set(self.id(), version);
+        self.tell(&Header::Applied { shard: self.id().0, version });
         outcome
     }
 
-    fn tell_applied(&self, version: u64) {
-        self.inner.applied.set(self.id(), version);
+    /// Tells all other shards.
+    fn tell(&self, header: &Header) {
         for other in (0..self.count()).map(ShardId).filter(|other| *other != self.id()) {
-            let header = Header::Applied { shard: self.id().0, version };
-            self.post(other, &header, Chain::new());
+            self.post(other, header, Chain::new());
         }
     }
 
@@ -180,28 +210,54 @@ impl<E: Env> Shard<E> {
     /// The log directory that holds `name` already, or the one with the fewest partitions.
     async fn directory_of(&self, name: &str, topic: &Topic) -> Result<usize> {
         let identity = format!("version: 0\ntopic_id: {}\n", uuid_text(&topic.id.0));
+        if self.is_anothers(name, &identity).await? {
+            self.wait_for_retirement().await;
+        }
         for (at, directory) in self.inner.directories.iter().enumerate() {
             let path = directory.path.join(name);
-            if directory.disk.list(&path).await.is_err() {
-                continue;
-            }
-            let metadata = path.join("partition.metadata");
-            match directory.disk.read_file(&metadata, 4096).await {
-                Ok(found) if found != identity.as_bytes() => {
-                    let aside = directory.path.join(format!("{name}.{}-stray", topic.id));
-                    eprintln!(
-                        "millrace: {} belongs to another topic of that name; kept as {}",
-                        path.display(),
-                        aside.display()
-                    );
-                    let renamed = directory.disk.rename(&path, &aside).await;
-                    renamed.map_err(|e| Error::from_io(&path.display().to_string(), &e))?;
-                }
-                Ok(_) => return Ok(at),
-                Err(_) => return self.identify(at, name, &identity).await,
+            match find_identity(&directory.disk, &path).await? {
+                Found::Nothing => {}
+                Found::Unmarked => return self.identify(at, name, &identity).await,
+                Found::Marked(found) if found == identity.as_bytes() => return Ok(at),
+                Found::Marked(_) => self.set_aside(at, name, topic).await?,
             }
         }
         self.identify(self.emptiest_directory(), name, &identity).await
+    }
+
+    /// Whether a directory of that name belongs to another topic.
+    async fn is_anothers(&self, name: &str, identity: &str) -> Result<bool> {
+        for directory in &self.inner.directories {
+            match find_identity(&directory.disk, &directory.path.join(name)).await? {
+                Found::Marked(found) if found != identity.as_bytes() => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Completes when all shards have carried out the deletions of the image being applied. The
+    /// owner of a deleted topic's directory renames it by its name: were a new topic's in that
+    /// place by then, it would go instead.
+    async fn wait_for_retirement(&self) {
+        let applied = &self.inner.applied;
+        // At a start no log is open that could be deleted, and nobody takes messages yet.
+        if applied.served.of(self.id()) > 0 {
+            applied.retired.everywhere(applied.retired.of(self.id())).await;
+        }
+    }
+
+    async fn set_aside(&self, at: usize, name: &str, topic: &Topic) -> Result<()> {
+        let directory = &self.inner.directories[at];
+        let path = directory.path.join(name);
+        let aside = directory.path.join(format!("{name}.{}-stray", topic.id));
+        eprintln!(
+            "millrace: {} belongs to another topic of that name; kept as {}",
+            path.display(),
+            aside.display()
+        );
+        let renamed = directory.disk.rename(&path, &aside).await;
+        renamed.map_err(|error| Error::from_io(&path.display().to_string(), &error))
     }
 
     async fn identify(&self, at: usize, name: &str, identity: &str) -> Result<usize> {
@@ -220,5 +276,30 @@ impl<E: Env> Shard<E> {
             counts[partition.directory] += 1;
         }
         counts.iter().enumerate().min_by_key(|(_, count)| **count).map_or(0, |(at, _)| at)
+    }
+}
+
+/// What lies where a partition's directory would.
+enum Found {
+    Nothing,
+    /// A directory that names no topic: new, or not ours.
+    Unmarked,
+    /// The bytes that name its topic.
+    Marked(Vec<u8>),
+}
+
+/// An unreadable directory is no absent one: taken for absent, its partition would begin anew,
+/// empty, somewhere else.
+async fn find_identity<D: Disk>(disk: &D, path: &Path) -> Result<Found> {
+    let failed = |error| Error::from_io(&path.display().to_string(), &error);
+    match disk.list(path).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(failed(error)),
+    }
+    match disk.read_file(&path.join("partition.metadata"), 4096).await {
+        Ok(bytes) => Ok(Found::Marked(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Unmarked),
+        Err(error) => Err(failed(error)),
     }
 }

@@ -63,6 +63,7 @@ impl<E: Env> Shard<E> {
             }
             Header::CallDone { token, result } => self.call_done(token, result),
             Header::Drained { shard } => self.other_drained(ShardId(shard)),
+            Header::Retired { shard, version } => self.other_retired(ShardId(shard), version),
             Header::Applied { shard, version } => self.other_applied(ShardId(shard), version),
         }
     }

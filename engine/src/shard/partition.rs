@@ -259,6 +259,10 @@ impl<E: Env> Partition<E> {
             Read::OutOfRange => return fetched.failed(Failure::OffsetOutOfRange),
             Read::Cold(cold) => match self.log.read_cold(cold).await {
                 Ok(chain) => fetched.records = chain,
+                // Retention may have taken the segment between the look-up and the read.
+                Err(_) if from < self.log.marks().log_start() => {
+                    return fetched.failed(Failure::OffsetOutOfRange);
+                }
                 Err(error) => return fetched.failed(error.kind().into()),
             },
         }

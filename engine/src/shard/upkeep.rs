@@ -10,8 +10,9 @@ use std::{
 use super::{Inner, Parts, Shard, frame::Header, images::Applied, signal::race};
 use crate::{
     error::Result,
-    io::{Env, buf::Chain},
+    io::{Disk, Env, buf::Chain},
     limits,
+    log::{is_deleted_name, remove_directory},
     types::ShardId,
 };
 
@@ -48,9 +49,28 @@ impl<E: Env> Shard<E> {
         };
         let shard = Self { inner: Rc::new(inner) };
         shard.apply(image).await?;
+        if shard.id() == ShardId(0) {
+            shard.finish_deletions().await;
+        }
         shard.inner.env.spawn(shard.clone().run_mailbox());
         shard.inner.env.spawn(shard.clone().run_unstall());
         Ok(shard)
+    }
+
+    /// Removes in the background what an earlier process had renamed for deletion and left. Looked
+    /// for before the first client, so that no deletion of this process is met half-way.
+    async fn finish_deletions(&self) {
+        for directory in &self.inner.directories {
+            let names = directory.disk.list(&directory.path).await.unwrap_or_default();
+            for name in names.iter().filter(|name| is_deleted_name(name)) {
+                let (disk, path) = (directory.disk.clone(), directory.path.join(name));
+                self.inner.env.spawn_background(async move {
+                    if let Err(error) = remove_directory(&disk, &path).await {
+                        eprintln!("millrace: {} stays behind: {error}", path.display());
+                    }
+                });
+            }
+        }
     }
 
     /// Retention, idle rolls and expiry, every `interval`, one partition at a time.

@@ -69,6 +69,8 @@ struct Shared {
     heard_ns: Cell<u64>,
     /// Bytes of a frame that has begun and is not complete.
     held_bytes: Cell<usize>,
+    /// Since when an answer is being sent, on the monotonic clock.
+    sending_since_ns: Cell<Option<u64>>,
 }
 
 impl Shared {
@@ -128,6 +130,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         nudge: Signal::default(),
         heard_ns: Cell::new(now_ns),
         held_bytes: Cell::new(0),
+        sending_since_ns: Cell::new(None),
     });
     let broker = shared.broker.clone();
     connections.list.borrow_mut().push(Rc::downgrade(&shared));
@@ -184,16 +187,15 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     let mut body = Cursor::new(&frame);
     let Ok(header) = RequestHeader::read(&mut body) else { return false };
     let kind = handler::kind(header.key);
+    let frame_bytes = frame.len();
     let work = match kind {
-        handler::Kind::Produce => {
-            wait_until_only_waits(shared).await;
-            match produce::start(&shared.broker, &header, body).await {
-                Ok(started) => Work::Produce(started),
-                Err(_) => return false,
-            }
-        }
+        // What was sent before it is answered, or waits as it may: a Produce or a Fetch.
+        handler::Kind::Produce => match produce::start(&shared.broker, &header, body).await {
+            Ok(started) => Work::Produce(started),
+            Err(_) => return false,
+        },
         // Requests that wait their turn leave the shared receive buffers.
-        _ if frame.len() <= limits::PLAIN_REQUEST_CAP_BYTES => {
+        _ if frame_bytes <= limits::PLAIN_REQUEST_CAP_BYTES => {
             Work::Run(kind, Chain::from(Slice::copy_of(&frame.to_vec())))
         }
         _ => return false,
@@ -202,20 +204,14 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     shared.queue.borrow_mut().push_back(work);
     shared.came.fire();
     let room = match kind {
-        handler::Kind::Produce | handler::Kind::Fetch => limits::REQUESTS_OPEN_PER_CONNECTION,
+        handler::Kind::Produce => limits::REQUESTS_OPEN_PER_CONNECTION,
+        handler::Kind::Fetch if frame_bytes <= limits::WAITING_REQUEST_BYTES => {
+            limits::REQUESTS_OPEN_PER_CONNECTION
+        }
         // Anything else is answered before the next request is looked at.
-        handler::Kind::Plain => 1,
+        handler::Kind::Fetch | handler::Kind::Plain => 1,
     };
     wait_for(shared, || shared.open.get() < room).await
-}
-
-/// A Produce may pass waiting fetches, but nothing else that was sent before it.
-async fn wait_until_only_waits(shared: &Rc<Shared>) {
-    let passes = |work: &Work| match work {
-        Work::Produce(_) => true,
-        Work::Run(kind, _) => *kind == handler::Kind::Fetch,
-    };
-    wait_for(shared, || shared.queue.borrow().iter().all(passes)).await;
 }
 
 /// Waits for the writer until `holds`; `false` when the connection closes meanwhile.

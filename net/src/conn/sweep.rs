@@ -1,4 +1,5 @@
-//! The regular look at all connections of a shard: who idles too long, who stalls in mid-frame.
+//! The regular look at all connections of a shard: who idles too long, who stalls in mid-frame,
+//! who takes no answer.
 //!
 //! One timer for all of them, so that a receive costs none.
 
@@ -37,8 +38,19 @@ fn sweep(connections: &Connections) {
             connection.nudge.fire();
             continue;
         }
+        end_stuck_send(&connection, now_ns);
         let quiet_ns = now_ns.saturating_sub(connection.heard_ns.get());
         look_at(&connection, u128::from(quiet_ns), &mut held_bytes);
+    }
+}
+
+/// A client that takes no answer would keep the memory of its records from the others for ever.
+fn end_stuck_send(connection: &Shared, now_ns: u64) {
+    let Some(since_ns) = connection.sending_since_ns.get() else { return };
+    let sending_ns = u128::from(now_ns.saturating_sub(since_ns));
+    if sending_ns >= connection.broker.settings.idle_timeout.as_nanos() {
+        connection.close();
+        connection.stream.shutdown();
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use millrace_engine::{io::buf::Chain, shard::signal::race};
+use millrace_engine::{
+    io::{Clock, buf::Chain},
+    shard::signal::race,
+};
 
 use super::{Shared, Transform, Work};
 use crate::handler;
@@ -60,5 +63,8 @@ async fn answer(shared: &Rc<Shared>, work: Work) -> Option<Option<Chain>> {
 
 async fn send(shared: &Rc<Shared>, answer: Chain) -> bool {
     let bytes = shared.transform.borrow_mut().sending(answer);
-    shared.stream.send(&bytes).await.is_ok()
+    shared.sending_since_ns.set(Some(shared.broker.shard.env().monotonic_ns()));
+    let sent = shared.stream.send(&bytes).await;
+    shared.sending_since_ns.set(None);
+    sent.is_ok()
 }

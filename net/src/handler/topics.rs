@@ -28,7 +28,9 @@ use crate::wire::{
     },
 };
 
-/// Has the metadata writer carry out `command`; completes when every shard has applied it.
+/// Has the metadata writer carry out `command`; completes when every shard has applied it. A
+/// refusal as well comes only when all have applied what it rests on: who is told that a topic
+/// exists finds it.
 pub(super) async fn submit(broker: &Broker, command: Command) -> Result<Outcome, Refusal> {
     let (sender, receiver) = oneshot::channel();
     let published = broker.published.clone();
@@ -37,9 +39,8 @@ pub(super) async fn submit(broker: &Broker, command: Command) -> Result<Outcome,
     broker.meta.submit(command, Box::new(done));
     let stopping = |_| (Err(Refusal::Stopping("The broker is stopping.".into())), 0);
     let (outcome, version) = receiver.await.unwrap_or_else(stopping);
-    let outcome = outcome?;
     broker.shard.applied_everywhere(version).await;
-    Ok(outcome)
+    outcome
 }
 
 pub(super) async fn create_topics(

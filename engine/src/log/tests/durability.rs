@@ -43,6 +43,24 @@ fn a_relaxed_log_acknowledges_what_the_device_has() {
     assert_eq!(log.marks().durable_end(), Offset(4), "flush.ms has passed");
 }
 
+/// The write completed while `flush.messages` was 1, so only its flush would acknowledge it; the
+/// topic was relaxed before that flush ended, and the producer waited for ever.
+#[test]
+fn a_flush_acknowledges_though_the_topic_was_relaxed_meanwhile() {
+    let world = World::fresh();
+    let (log, _) = world.open(&Settings::default());
+    world.append(&log, &[b"prepares the space"]);
+    world.send(&log, &[b"strict"], &BatchOptions::default()).expect("taken");
+    while log.shared.state.borrow().written_end < Offset(2) {
+        assert!(world.sim.run(1), "work goes on");
+    }
+    assert_eq!(log.marks().ack_end(), Offset(1), "the flush is not done");
+    let relaxed = Settings { flush_messages: 100, ..Settings::default() };
+    log.set_settings(relaxed).expect("good settings");
+    world.sim.settle();
+    assert_eq!(log.marks().ack_end(), Offset(2));
+}
+
 #[test]
 fn one_flush_covers_many_logs() {
     let world = World::fresh();
