@@ -118,8 +118,8 @@ impl Driver {
             return;
         }
         let since = sys::monotonic_ns();
-        // Completions that came meanwhile let the call return at once: it waits for the number of
-        // them there are, not for new ones.
+        // What completed meanwhile lets the call return at once: the kernel waits until there is a
+        // completion to be taken, not for a new one.
         self.local.ring.enter_and_wait().expect("a ring in use can be entered");
         self.local.port.stay_awake();
         self.slept(sys::monotonic_ns() - since);
