@@ -10,7 +10,13 @@ use std::{
     task::Waker,
 };
 
-use super::{buf::Pool, net::Acceptors, port::Port, runtime::blocking::Blocking, uring::Ring};
+use super::{
+    buf::Pool,
+    net::Acceptors,
+    port::Port,
+    runtime::{blocking::Blocking, queues::Queues},
+    uring::Ring,
+};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
@@ -34,6 +40,8 @@ pub(super) struct Local {
     /// Polls of all tasks so far; the driver tells by it whether anything else was runnable.
     pub(super) polls: Cell<u64>,
     pub(super) stopping: Cell<bool>,
+    /// Runnable tasks, where the executor is our own.
+    pub(super) queues: Queues,
 }
 
 impl Local {
@@ -50,6 +58,7 @@ impl Local {
             live_tasks: Cell::new(0),
             polls: Cell::new(0),
             stopping: Cell::new(false),
+            queues: Queues::default(),
         })
     }
 
@@ -61,6 +70,16 @@ impl Local {
     /// The calling thread's shard. Panics on any other thread: sockets and files belong to shards.
     pub(super) fn current() -> Rc<Self> {
         Self::find().expect("sockets, files and sleeps are used on a shard's own thread")
+    }
+
+    /// Calls `then` with the calling thread's shard if it is the one of `port`.
+    pub(super) fn with_own<T>(port: &Arc<Port>, then: impl FnOnce(&Self) -> T) -> Option<T> {
+        // A waker may be used as late as in the destructors of a thread's other locals.
+        let own = CURRENT.try_with(|current| {
+            let current = current.borrow();
+            current.as_ref().filter(|shard| Arc::ptr_eq(&shard.port, port)).map(|own| then(own))
+        });
+        own.ok().flatten()
     }
 
     /// Makes `shard` the calling thread's, or none.
@@ -92,6 +111,13 @@ impl Local {
     pub(super) fn wake_fulfilled(&self) {
         while let Some(key) = self.port.fulfilled.pop() {
             self.waits.borrow().wake(key);
+        }
+    }
+
+    /// Queues the tasks that other threads woke.
+    pub(super) fn take_foreign(&self) {
+        while let Some((class, task)) = self.port.woken.pop() {
+            self.queues.push(class, task);
         }
     }
 }

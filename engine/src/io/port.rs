@@ -13,19 +13,24 @@ use std::{
 
 use crossbeam::queue::SegQueue;
 
-use super::sys;
+use super::{
+    runtime::queues::{Class, Task},
+    sys,
+};
 
 /// A shard as other threads see it.
 pub(super) struct Port {
     /// Number of the shard.
     pub(super) shard: usize,
-    /// Registered on the shard's ring and read by its executor.
+    /// Read by the shard's ring while the shard sleeps.
     pub(super) bell: File,
     sleeping: AtomicBool,
     rung: AtomicBool,
     closed: AtomicBool,
     /// Keys of the shard's waits that another thread fulfilled; as long as waits are outstanding.
     pub(super) fulfilled: SegQueue<usize>,
+    /// The shard's tasks that another thread woke; each at most once.
+    pub(super) woken: SegQueue<(Class, Task)>,
 }
 
 impl Port {
@@ -38,6 +43,7 @@ impl Port {
             rung: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             fulfilled: SegQueue::new(),
+            woken: SegQueue::new(),
         })
     }
 

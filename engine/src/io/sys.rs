@@ -55,6 +55,17 @@ pub(super) fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..capacity).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
+/// Keeps the calling thread on one CPU.
+pub(super) fn pin_to(cpu: usize) -> io::Result<()> {
+    assert!(cpu < size_of::<libc::cpu_set_t>() * 8, "the kernel named this CPU in such a set");
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: all zeros is a valid, empty set, and the index is below its capacity in bits.
+    unsafe { libc::CPU_SET(cpu, set.assume_init_mut()) };
+    // SAFETY: pointer and size describe `set`; 0 means the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set.as_ptr()) })
+        .map(drop)
+}
+
 /// Sets the backlog of a listening socket; the kernel cuts it to `net.core.somaxconn`.
 pub(super) fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
     // SAFETY: plain numbers on an open descriptor.

@@ -18,15 +18,18 @@ fn on_disks<T: Future<Output = ()> + 'static>(
     // Mostly a real file system, and one in memory, which is never direct.
     for parent in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
         let dir = tempfile::tempdir_in(parent).expect("the directory can be written to");
-        let (path, main) = (dir.path().to_owned(), main.clone());
-        let shards = run_shards(&RuntimeOptions::for_tests(1), move |shard| {
-            let (path, main) = (path.clone(), main.clone());
-            async move {
-                let disk = RealDisk::open(&path).await.expect("opens");
-                main(shard, disk, path).await;
-            }
-        });
-        shards.expect("starts").join().expect("ends");
+        for (at, options) in RuntimeOptions::for_tests(1).on_each_executor().iter().enumerate() {
+            let (path, main) = (dir.path().join(at.to_string()), main.clone());
+            std::fs::create_dir(&path).expect("the directory is new");
+            let shards = run_shards(options, move |shard| {
+                let (path, main) = (path.clone(), main.clone());
+                async move {
+                    let disk = RealDisk::open(&path).await.expect("opens");
+                    main(shard, disk, path).await;
+                }
+            });
+            shards.expect("starts").join().expect("ends");
+        }
     }
 }
 

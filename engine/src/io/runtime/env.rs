@@ -3,14 +3,13 @@
 use std::{
     cell::RefCell,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     rc::Rc,
+    task::Poll,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use glommio::TaskQueueHandle;
-
-use super::tasks;
+use super::{bridged::Borrowed, executor, queues::Class, tasks};
 use crate::io::{Clock, Entropy, Env, Spawn, file::RealDisk, local::Local, sys};
 
 const RANDOM_BYTES: usize = 256;
@@ -23,8 +22,8 @@ pub struct RealEnv {
 
 struct World {
     local: Rc<Local>,
-    hot: TaskQueueHandle,
-    background: TaskQueueHandle,
+    /// The borrowed executor's queues, if it is not our own that runs the tasks.
+    borrowed: Option<Borrowed>,
     random: RefCell<Random>,
 }
 
@@ -41,23 +40,18 @@ impl fmt::Debug for RealEnv {
 }
 
 impl RealEnv {
-    pub(super) fn new(local: Rc<Local>, hot: TaskQueueHandle, background: TaskQueueHandle) -> Self {
+    pub(super) fn new(local: Rc<Local>, borrowed: Option<Borrowed>) -> Self {
         let random = RefCell::new(Random { bytes: [0; RANDOM_BYTES], used: RANDOM_BYTES });
-        Self { world: Rc::new(World { local, hot, background, random }) }
+        Self { world: Rc::new(World { local, borrowed, random }) }
     }
 
-    /// Starts `task` in a queue of the executor, which runs it to its end or to the shard's.
-    pub(super) fn start(
-        &self,
-        task: impl Future<Output = ()> + 'static,
-        queue: TaskQueueHandle,
-    ) -> glommio::Task<()> {
+    /// Starts `task`, which runs to its end or to the shard's.
+    pub(super) fn start(&self, task: impl Future<Output = ()> + 'static, class: Class) {
         let task = tasks::prepare(self.world.local.clone(), task);
-        glommio::spawn_local_into(task, queue).expect("the queues live as long as the executor")
-    }
-
-    pub(super) fn hot(&self) -> TaskQueueHandle {
-        self.world.hot
+        match &self.world.borrowed {
+            None => executor::spawn(&self.world.local, class, task),
+            Some(borrowed) => borrowed.spawn(class, task),
+        }
     }
 }
 
@@ -99,20 +93,27 @@ impl Entropy for RealEnv {
 
 impl Spawn for RealEnv {
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.start(task, self.world.hot).detach();
+        self.start(task, Class::Hot);
     }
 
     fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
-        self.start(task, self.world.background).detach();
+        self.start(task, Class::Background);
     }
 
     async fn yield_now(&self) {
-        let executor = glommio::executor();
-        if executor.current_task_queue() == self.world.background {
-            executor.yield_task_queue_now().await;
-        } else {
-            executor.yield_now().await;
+        if let Some(borrowed) = &self.world.borrowed {
+            return borrowed.yield_now().await;
         }
+        let mut yielded = false;
+        poll_fn(|cx| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     async fn run_blocking<T: Send + 'static>(

@@ -67,12 +67,3 @@ pub(super) fn prepare(
         .await;
     }
 }
-
-/// Drops every task where it stands; ready when all are gone.
-pub(super) async fn stop_all(local: &Local) {
-    local.stopping.set(true);
-    while local.live_tasks.get() > 0 {
-        local.tasks.borrow().wake_all();
-        glommio::executor().yield_task_queue_now().await;
-    }
-}

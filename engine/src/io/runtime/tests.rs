@@ -13,11 +13,23 @@ use std::{
 use super::*;
 use crate::io::{Clock, Entropy, Spawn, oneshot};
 
-/// Runs `main` on one shard and returns when the shard has ended.
+/// Runs `main` on one shard of each executor, and returns when both have ended.
 fn on_one_shard<T: Future<Output = ()> + 'static>(
     main: impl Fn(ShardContext<u64>) -> T + Send + Sync + 'static,
 ) {
-    run_shards(&RuntimeOptions::for_tests(1), main).expect("starts").join().expect("ends");
+    on_each_executor(&RuntimeOptions::for_tests(1), main);
+}
+
+fn on_each_executor<T: Future<Output = ()> + 'static>(
+    options: &RuntimeOptions,
+    main: impl Fn(ShardContext<u64>) -> T + Send + Sync + 'static,
+) {
+    let main = Arc::new(main);
+    for options in options.clone().on_each_executor() {
+        let main = main.clone();
+        let shards = run_shards(&options, move |shard| main(shard));
+        shards.expect("starts").join().expect("ends");
+    }
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn tasks_run_in_both_queues_and_are_dropped_at_the_end() {
             assert_ne!(shard.env.next_u64(), shard.env.next_u64());
         }
     });
-    assert_eq!(seen.load(Ordering::Relaxed), 2);
+    assert_eq!(seen.load(Ordering::Relaxed), 2 * 2, "two tasks on each executor");
 }
 
 #[test]
@@ -207,8 +219,7 @@ fn more_shards_than_cpus_pass_a_token_round() {
             let _ = shard.mesh.send(next, token + 1).await;
         }
     };
-    let shards = run_shards(&RuntimeOptions::for_tests(usize::from(SHARDS)), main);
-    shards.expect("starts").join().expect("ends");
+    on_each_executor(&RuntimeOptions::for_tests(usize::from(SHARDS)), main);
 }
 
 #[test]
@@ -295,5 +306,52 @@ fn a_spinning_shard_answers_and_still_sleeps_when_idle() {
         let used_ns = thread_cpu_ns() - before;
         assert!(used_ns < 5_000_000, "an idle time of 300 ms took {used_ns} ns of CPU");
     };
-    run_shards(&options, main).expect("starts").join().expect("ends");
+    on_each_executor(&options, main);
+}
+
+#[test]
+fn a_foreign_thread_wakes_a_task_by_its_waker() {
+    on_one_shard(|shard| async move {
+        for pause_us in [0, 10, 100, 5000] {
+            for background in [false, true] {
+                let woken = Arc::new(AtomicUsize::new(0));
+                let flag = woken.clone();
+                let task = std::future::poll_fn(move |cx| {
+                    if flag.fetch_add(1, Ordering::Relaxed) > 0 {
+                        return std::task::Poll::Ready(());
+                    }
+                    let waker = cx.waker().clone();
+                    std::thread::spawn(move || {
+                        std::thread::sleep(Duration::from_micros(pause_us));
+                        waker.wake();
+                    });
+                    std::task::Poll::Pending
+                });
+                if background {
+                    shard.env.spawn_background(task);
+                } else {
+                    shard.env.spawn(task);
+                }
+                while woken.load(Ordering::Relaxed) < 2 {
+                    shard.env.sleep(Duration::from_micros(500)).await;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn shards_start_and_stop_again_and_again() {
+    for round in 0..100 {
+        let main = |shard: ShardContext<u64>| async move {
+            let other = ShardId(1 - shard.id.0);
+            // The other may have ended already.
+            let _ = shard.mesh.send(other, 1).await;
+            let env = shard.env.clone();
+            shard.env.spawn(async move { env.sleep(Duration::from_secs(3600)).await });
+            shard.env.run_blocking(|| ()).await;
+        };
+        let options = RuntimeOptions { spin_us: round % 2 * 20, ..RuntimeOptions::for_tests(2) };
+        run_shards(&options, main).expect("starts").join().expect("ends");
+    }
 }

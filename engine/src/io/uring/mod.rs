@@ -1,10 +1,12 @@
 //! The shard's io_uring: submission, completion and cancellation.
 //!
 //! Owns the ring, the table of operations in flight and the receive buffers. Knows descriptors and
-//! buffers, not files or connections, and not the executor: `driver` turns the ring between tasks.
+//! buffers, not files or connections, and not the executor: `driver` turns the ring between tasks,
+//! `bridge` does so for a borrowed executor.
 //! Invariant: whatever the kernel may touch lives until the operation's last completion, whoever
 //! drops what before. Results are the kernel's own; nothing is retried here.
 
+pub(in crate::io) mod bridge;
 mod buffers;
 pub(in crate::io) mod driver;
 mod op;
@@ -125,13 +127,26 @@ impl Ring {
 
     /// Hands queued submissions to the kernel and lets it run its deferred work here.
     fn enter(&self) -> io::Result<()> {
+        self.enter_for(0)
+    }
+
+    /// As [`Ring::enter`], and waits until there is a completion. The kernel does not wait if it
+    /// cannot take all submissions first.
+    fn enter_and_wait(&self) -> io::Result<()> {
+        self.enter_for(1)
+    }
+
+    fn enter_for(&self, completions: u32) -> io::Result<()> {
         loop {
             self.drain_backlog();
             let mut uring = self.uring.borrow_mut();
             let to_submit = u32::try_from(uring.submission().len()).unwrap_or(u32::MAX);
+            // What found no room is submitted before anybody waits.
+            let wait = if self.backlog.borrow().is_empty() { completions } else { 0 };
+            let submitter = uring.submitter();
             // SAFETY: no argument structure is passed.
             let entered =
-                unsafe { uring.submitter().enter::<libc::sigset_t>(to_submit, 0, GETEVENTS, None) };
+                unsafe { submitter.enter::<libc::sigset_t>(to_submit, wait, GETEVENTS, None) };
             match entered {
                 Ok(_) => {}
                 // The kernel wants completions taken, or memory back, first: the next turn tries.
@@ -161,6 +176,13 @@ impl Ring {
             }
             backlog.pop_front();
         }
+    }
+
+    /// Whether there seems to be something that only a call of the kernel gets done.
+    fn must_enter(&self) -> bool {
+        let mut uring = self.uring.borrow_mut();
+        let queue = uring.submission();
+        !queue.is_empty() || queue.cq_overflow() || queue.taskrun()
     }
 
     /// Whether there seems to be something to submit, run or take, by a look at shared memory.

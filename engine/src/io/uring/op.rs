@@ -123,6 +123,14 @@ impl Ring {
         })
     }
 
+    /// Takes the count of an eventfd, which outlives the ring's operations, once it is not 0.
+    pub(super) fn read_count(self: &Rc<Self>, bell: &impl AsRawFd) -> Op {
+        self.start(|hold| {
+            let target = (&raw mut hold.count).cast();
+            opcode::Read::new(Fd(bell.as_raw_fd()), target, 8).build()
+        })
+    }
+
     /// Sends what lies in `slices` behind the first `skip` bytes, as far as [`IOVECS_MAX`] reaches.
     pub(in crate::io) fn send(
         self: &Rc<Self>,

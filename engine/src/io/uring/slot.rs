@@ -64,6 +64,7 @@ pub(super) struct Hold {
     pub(super) buffer: Option<TailBuf>,
     pub(super) header: libc::msghdr,
     pub(super) timespec: Timespec,
+    pub(super) count: u64,
 }
 
 impl Hold {
@@ -85,6 +86,7 @@ impl Hold {
             buffer: None,
             header,
             timespec: Timespec::new(),
+            count: 0,
         }
     }
 
