@@ -36,6 +36,7 @@ struct Source<F> {
 /// Whole batches from the one that holds `read.from` on.
 pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) -> Result<Chain> {
     let mut from = read.from;
+    let mut evicted = false;
     loop {
         let Some(source) = source(shared, from).await? else {
             let text = format!("{}: offset {from} has been deleted", shared.dir.display());
@@ -43,10 +44,17 @@ pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) ->
         };
         let base = source.base;
         let mut walk = Walk { source, at: 0, chain: Chain::new(), from, last: None };
-        let chain = walk
-            .collect(read.max_bytes, read.up_to)
-            .await
-            .map_err(|error| read_error(shared, base, &error))?;
+        let chain = match walk.collect(read.max_bytes, read.up_to).await {
+            Ok(chain) => chain,
+            Err(error) if is_short(&error) && !evicted => {
+                evicted = true;
+                shared.volume.evict(read.max_bytes.max(READ_CHUNK_BYTES));
+                continue;
+            }
+            // Short of memory is no fault of the disk: nothing now, and the reader asks again.
+            Err(error) if is_short(&error) => return Ok(Chain::new()),
+            Err(error) => return Err(read_error(shared, base, &error)),
+        };
         if !chain.is_empty() {
             return Ok(chain);
         }
@@ -190,6 +198,11 @@ async fn rebuild<E: Env>(shared: &Rc<Shared<E>>, base: Offset, size: u64) -> Res
     Ok(segment.growing.into_entries())
 }
 
+/// Whether it was the shard's buffers that did not suffice.
+fn is_short(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::OutOfMemory
+}
+
 /// A walk over one segment's headers that keeps the bytes it read.
 struct Walk<F> {
     source: Source<F>,
@@ -202,10 +215,17 @@ struct Walk<F> {
 }
 
 impl<F: DiskFile> Walk<F> {
+    /// Where memory is short, what is whole already is the answer.
     async fn collect(&mut self, max_bytes: usize, up_to: Offset) -> io::Result<Chain> {
         let mut start = None;
-        let mut end = 0;
-        while let Some(header) = self.header(max_bytes).await? {
+        let (mut end, mut whole) = (0, 0);
+        loop {
+            let header = match self.header(max_bytes).await {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
+                Err(error) if is_short(&error) && start.is_some_and(|first| whole > first) => break,
+                Err(error) => return Err(error),
+            };
             if start.is_none() && header.last_offset() < self.from {
                 self.skip(header.size_bytes());
                 continue;
@@ -216,6 +236,9 @@ impl<F: DiskFile> Walk<F> {
                 break;
             }
             end = next;
+            if next <= self.chain.len() {
+                whole = next;
+            }
             self.at = next;
             if end - first >= max_bytes {
                 break;
@@ -223,7 +246,11 @@ impl<F: DiskFile> Walk<F> {
         }
         let Some(first) = start.filter(|first| end > *first) else { return Ok(Chain::new()) };
         while self.chain.len() < end {
-            self.load(end - self.chain.len()).await?;
+            match self.load(end - self.chain.len()).await {
+                Ok(()) => {}
+                Err(error) if is_short(&error) && whole > first => end = whole,
+                Err(error) => return Err(error),
+            }
         }
         assert!(self.source.position + end as u64 <= self.source.size, "within the segment");
         Ok(self.chain.sub(first..end))

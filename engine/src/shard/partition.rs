@@ -239,15 +239,11 @@ impl<E: Env> Partition<E> {
 
     /// Reads what is readable now: whole batches, from memory or, for the old part, from disk.
     pub(super) async fn read(&self, read: &ReadSpec) -> Fetched {
-        let marks = self.log.marks();
-        let mut fetched = Fetched::empty(&marks);
-        if let Err(failure) = self.check_epoch(read.leader_epoch) {
-            return fetched.failed(failure);
+        let mut fetched = self.look(read);
+        if fetched.failure.is_some() {
+            return fetched;
         }
-        let from = Offset(read.offset);
-        if from < marks.log_start() || from > marks.log_end() {
-            return fetched.failed(Failure::OffsetOutOfRange);
-        }
+        let (marks, from) = (self.log.marks(), Offset(read.offset));
         let up_to =
             if read.read_committed { marks.last_stable_offset() } else { marks.high_watermark() };
         match self.log.read(from, read.max_bytes as usize, up_to) {
@@ -265,6 +261,20 @@ impl<E: Env> Partition<E> {
                 }
                 Err(error) => return fetched.failed(error.kind().into()),
             },
+        }
+        fetched
+    }
+
+    /// What a read would say of the partition, without reading: for answers that are full.
+    pub(super) fn look(&self, read: &ReadSpec) -> Fetched {
+        let marks = self.log.marks();
+        let fetched = Fetched::empty(&marks);
+        if let Err(failure) = self.check_epoch(read.leader_epoch) {
+            return fetched.failed(failure);
+        }
+        let from = Offset(read.offset);
+        if from < marks.log_start() || from > marks.log_end() {
+            return fetched.failed(Failure::OffsetOutOfRange);
         }
         fetched
     }

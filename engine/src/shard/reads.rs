@@ -11,6 +11,7 @@ use super::{
     failure::Failure,
     frame::{Header, ReadCode},
     join::{Join, Slot},
+    partition::Partition,
     signal::{Signal, race},
 };
 use crate::{
@@ -110,7 +111,7 @@ impl<E: Env> Shard<E> {
         let watch = Watch::new(self, wanted, wait_ns > 0);
         loop {
             watch.signal.rearm();
-            let mut fetched = self.read_all(wanted, &watch).await;
+            let mut fetched = self.read_all(wanted, &watch, rules.max_bytes).await;
             let bytes = keep_within(&mut fetched, rules.max_bytes);
             let now_ns = self.inner.env.monotonic_ns();
             if bytes >= rules.min_bytes
@@ -125,8 +126,16 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    async fn read_all(&self, wanted: &[FetchPartition], watch: &Watch<'_, E>) -> Vec<Fetched> {
+    /// Reads every partition once. What this shard reads itself stays within `max_bytes`; what
+    /// others read at the same time is cut by the caller.
+    async fn read_all(
+        &self,
+        wanted: &[FetchPartition],
+        watch: &Watch<'_, E>,
+        max_bytes: usize,
+    ) -> Vec<Fetched> {
         let join = Join::new(wanted.len());
+        let mut left_bytes = max_bytes;
         for (index, one) in wanted.iter().enumerate() {
             let owner = self.owner(one.partition);
             if owner != self.id() {
@@ -139,7 +148,9 @@ impl<E: Env> Shard<E> {
                     if watch.token != 0 {
                         partition.watch_local(&watch.signal);
                     }
-                    partition.read(&one.read).await
+                    let fetched = read_within(&partition, one.read, left_bytes, max_bytes).await;
+                    left_bytes = left_bytes.saturating_sub(fetched.records.len());
+                    fetched
                 }
                 None => Fetched::of_failure(Failure::NotOwner),
             };
@@ -206,6 +217,21 @@ impl<E: Env> Shard<E> {
             signal.fire();
         }
     }
+}
+
+/// Reads at most what is left of the answer; once that is spent, only looks. The first read of an
+/// answer takes a batch at least.
+async fn read_within<E: Env>(
+    partition: &Partition<E>,
+    mut read: ReadSpec,
+    left_bytes: usize,
+    max_bytes: usize,
+) -> Fetched {
+    if left_bytes == 0 && max_bytes > 0 {
+        return partition.look(&read);
+    }
+    read.max_bytes = read.max_bytes.min(u32::try_from(left_bytes).unwrap_or(u32::MAX));
+    partition.read(&read).await
 }
 
 /// Drops what exceeds the limit, in order of priority; returns the bytes kept. The first batch is

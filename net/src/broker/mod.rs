@@ -44,6 +44,8 @@ struct Plan {
     /// One per directory of `log.dirs`: a failed flush on one shard fails the disk on all.
     health: Vec<DiskHealth>,
     ready: Mutex<mpsc::SyncSender<Result<Ready>>>,
+    /// The first thing that kept a shard from a clean stop.
+    unclean: Mutex<Option<Error>>,
 }
 
 /// What a started shard reports.
@@ -54,6 +56,7 @@ struct Ready {
 
 /// A running broker.
 pub struct Running {
+    plan: Arc<Plan>,
     shards: Shards<Message>,
     meta: MetaHandle,
     addresses: Vec<SocketAddr>,
@@ -88,6 +91,7 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
         published,
         listeners: Mutex::new(listeners),
         ready: Mutex::new(ready_sender),
+        unclean: Mutex::new(None),
     });
     let shard_plan = plan.clone();
     let shards = run_shards(&options, move |context| shard::run(context, shard_plan.clone()))
@@ -104,7 +108,7 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
         }
     };
     let summary = summarize(&plan, &addresses, options.shards, &disks);
-    Ok(Running { shards, meta, addresses, summary })
+    Ok(Running { plan, shards, meta, addresses, summary })
 }
 
 impl Running {
@@ -133,7 +137,8 @@ impl Running {
     pub fn wait(self) -> Result<()> {
         let outcome = self.shards.join();
         self.meta.stop();
-        outcome
+        let unclean = self.plan.unclean.lock().unwrap_or_else(PoisonError::into_inner).take();
+        unclean.map_or(outcome, Err)
     }
 }
 
@@ -213,6 +218,11 @@ fn summarize(plan: &Plan, addresses: &[SocketAddr], shards: usize, disks: &[Stri
 }
 
 impl Plan {
+    fn unclean(&self, error: Error) {
+        let mut first = self.unclean.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(error);
+    }
+
     fn report(&self, report: Result<Ready>) {
         let sender = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody listens only when start has failed already.

@@ -43,7 +43,7 @@ pub(super) async fn run(context: ShardContext<Message>, plan: Arc<Plan>) {
     plan.report(Ok(Ready { disks }));
     serve(&broker, &connections).await;
     if let Err(error) = shard.close().await {
-        eprintln!("millrace: not all logs were closed clean: {error}");
+        plan.unclean(Error::new(error.kind(), format!("not closed clean: {error}")));
     }
 }
 
