@@ -10,6 +10,7 @@ use millrace_engine::{
     batch::{self, Accepted, Codec, Rejection, Rules},
     config::{CompressionType, TimestampType, TopicConfig},
     io::{Clock, Spawn, buf::Chain},
+    limits::DECOMPRESSED_BATCH_CAP_BYTES,
     meta::Topic,
     shard::{
         Produced,
@@ -189,7 +190,10 @@ fn rules_of(config: &TopicConfig, version: i16) -> Rules {
         segment_bytes: size(config.segment_bytes),
         allow_zstd: version >= ZSTD_SINCE,
         strict: false,
-        decompressed_cap_bytes: config.max_decompressed_message_bytes,
+        // The setting bounds a record, and its default is no bound: a few KiB could ask for 2 GiB.
+        decompressed_cap_bytes: config
+            .max_decompressed_message_bytes
+            .min(DECOMPRESSED_BATCH_CAP_BYTES),
     }
 }
 
@@ -287,5 +291,19 @@ fn answer<'a>(
         ),
         Some(Err(failure)) => PartitionProduceResponse::refused(index, code_of_failure(*failure)),
         None => PartitionProduceResponse::refused(index, ErrorCode::NotLeaderOrFollower),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_engine::config::BrokerConfig;
+
+    use super::*;
+
+    #[test]
+    fn no_setting_lets_a_batch_grow_beyond_the_cap() {
+        let broker = BrokerConfig::default();
+        let rules = rules_of(&broker.topic_defaults, 9);
+        assert!(rules.decompressed_cap_bytes <= DECOMPRESSED_BATCH_CAP_BYTES);
     }
 }
