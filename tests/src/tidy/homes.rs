@@ -3,7 +3,8 @@
 use super::{Finding, Source, source};
 
 /// Packages with a home: the path in code, and the folders that may name it.
-const HOMES: [(&str, &[&str]); 13] = [
+const HOMES: [(&str, &[&str]); 14] = [
+    ("async_task", &["engine/src/io/"]),
     ("glommio", &["engine/src/io/"]),
     ("io_uring", &["engine/src/io/"]),
     ("crossbeam", &["engine/src/io/", "engine/src/meta/", "bench/benches/"]),
