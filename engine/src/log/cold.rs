@@ -18,7 +18,7 @@ use crate::{
     batch::{HEADER_BYTES, Header},
     error::{Error, Kind, Result},
     io::{Disk, DiskFile, Env, OpenMode, buf::Chain},
-    limits::READ_CHUNK_BYTES,
+    limits::{DIRECT_ALIGNMENT_BYTES, READ_CHUNK_BYTES},
     types::Offset,
 };
 
@@ -287,7 +287,10 @@ impl<F: DiskFile> Walk<F> {
     async fn load(&mut self, wanted: usize) -> io::Result<()> {
         let at = self.source.position + self.chain.len() as u64;
         let left = in_memory(self.source.size.saturating_sub(at));
-        let piece = self.source.file.read_at(at, wanted.min(READ_CHUNK_BYTES).min(left)).await?;
+        // A direct read starts at the alignment below: the chunk ends with the buffer that its
+        // size is the class of, else each chunk would take a buffer of the next class.
+        let chunk = READ_CHUNK_BYTES - in_memory(at % DIRECT_ALIGNMENT_BYTES as u64);
+        let piece = self.source.file.read_at(at, wanted.min(chunk).min(left)).await?;
         if piece.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
