@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use smallvec::SmallVec;
+
 use super::{
     cache::{Cache, Cached},
     care,
@@ -30,6 +32,9 @@ use crate::{
     limits::CARE_INTERVAL_MS,
     types::Offset,
 };
+
+/// Logs that one flush covers; a few lie in place.
+type Group<E> = SmallVec<[Rc<Shared<E>>; 4]>;
 
 /// The flush domain of one disk on one shard; cheap to clone.
 pub struct Volume<E: Env> {
@@ -124,7 +129,7 @@ impl<E: Env> Volume<E> {
         }
     }
 
-    fn take_group(&self, group: &mut Vec<Rc<Shared<E>>>) {
+    fn take_group(&self, group: &mut Group<E>) {
         let mut state = self.inner.state.borrow_mut();
         assert!(state.flushing && group.is_empty(), "one group at a time");
         group.extend(state.dirty.drain(..).filter_map(|log| log.upgrade()));
@@ -231,7 +236,7 @@ fn give_back<E: Env>(log: &Shared<E>) -> (usize, usize) {
 }
 
 async fn flush_groups<E: Env>(volume: Volume<E>) {
-    let mut group = Vec::new();
+    let mut group = Group::new();
     loop {
         // Completions reaped in this turn join the group.
         volume.inner.env.yield_now().await;
