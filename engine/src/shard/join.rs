@@ -10,8 +10,13 @@ use std::{
     task::{Poll, Waker},
 };
 
+use smallvec::SmallVec;
+
+/// Answers in order, `None` where a slot was dropped; that of a single partition lies in place.
+pub type Answers<T> = SmallVec<[Option<T>; 1]>;
+
 struct Shared<T> {
-    results: RefCell<Vec<Option<T>>>,
+    results: RefCell<Answers<T>>,
     remaining: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
@@ -31,7 +36,7 @@ impl<T> Join<T> {
     /// A join of `count` answers.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let mut results = Vec::with_capacity(count);
+        let mut results = Answers::with_capacity(count);
         results.resize_with(count, || None);
         Self {
             shared: Rc::new(Shared {
@@ -49,7 +54,7 @@ impl<T> Join<T> {
     }
 
     /// All answers in order; `None` where a slot was dropped.
-    pub async fn wait(self) -> Vec<Option<T>> {
+    pub async fn wait(self) -> Answers<T> {
         poll_fn(|context| {
             if self.shared.remaining.get() == 0 {
                 return Poll::Ready(());

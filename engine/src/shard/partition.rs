@@ -13,13 +13,13 @@ use super::{
     Shard,
     failure::Failure,
     join::Slot,
-    reads::{Fetched, ReadSpec},
+    reads::{Fetched, ReadSpec, Reading},
     signal::Signal,
 };
 use crate::{
     batch::Accepted,
     io::Env,
-    log::{Appended, Log, Marks, Read},
+    log::{Appended, ColdRead, Log, Marks, Read},
     types::{LeaderEpoch, Offset, ShardId, TopicPartition},
 };
 
@@ -225,7 +225,8 @@ impl<E: Env> Partition<E> {
     }
 
     fn notify_watchers(&self) {
-        for watcher in self.watchers.take() {
+        let mut watchers = self.watchers.take();
+        for watcher in watchers.drain(..) {
             match watcher {
                 Watcher::Local(weak) => {
                     if let Some(signal) = weak.upgrade() {
@@ -235,13 +236,26 @@ impl<E: Env> Partition<E> {
                 Watcher::Remote(to, token) => self.shard.post_moved(to, token),
             }
         }
+        // Firing only schedules, so nobody watches yet; the next ones find the memory.
+        let mut place = self.watchers.borrow_mut();
+        if place.is_empty() {
+            *place = watchers;
+        }
     }
 
     /// Reads what is readable now: whole batches, from memory or, for the old part, from disk.
     pub(super) async fn read(&self, read: &ReadSpec) -> Fetched {
+        match self.read_memory(read) {
+            Reading::Done(fetched) => fetched,
+            Reading::Cold(begun, cold) => self.read_disk(read, begun, cold).await,
+        }
+    }
+
+    /// The part of a read that waits for nothing: all of it, unless the bytes are on disk.
+    pub(super) fn read_memory(&self, read: &ReadSpec) -> Reading {
         let mut fetched = self.look(read);
         if fetched.failure.is_some() {
-            return fetched;
+            return Reading::Done(fetched);
         }
         let (marks, from) = (self.log.marks(), Offset(read.offset));
         let up_to =
@@ -252,17 +266,28 @@ impl<E: Env> Partition<E> {
                 fetched.records = chain;
             }
             Read::Empty => {}
-            Read::OutOfRange => return fetched.failed(Failure::OffsetOutOfRange),
-            Read::Cold(cold) => match self.log.read_cold(cold).await {
-                Ok(chain) => fetched.records = chain,
-                // Retention may have taken the segment between the look-up and the read.
-                Err(_) if from < self.log.marks().log_start() => {
-                    return fetched.failed(Failure::OffsetOutOfRange);
-                }
-                Err(error) => return fetched.failed(error.kind().into()),
-            },
+            Read::OutOfRange => fetched = fetched.failed(Failure::OffsetOutOfRange),
+            Read::Cold(cold) => return Reading::Cold(fetched, cold),
         }
-        fetched
+        Reading::Done(fetched)
+    }
+
+    /// Goes on with a read whose bytes are on disk.
+    pub(super) async fn read_disk(
+        &self,
+        read: &ReadSpec,
+        mut begun: Fetched,
+        cold: ColdRead,
+    ) -> Fetched {
+        match self.log.read_cold(cold).await {
+            Ok(chain) => begun.records = chain,
+            // Retention may have taken the segment between the look-up and the read.
+            Err(_) if Offset(read.offset) < self.log.marks().log_start() => {
+                return begun.failed(Failure::OffsetOutOfRange);
+            }
+            Err(error) => return begun.failed(error.kind().into()),
+        }
+        begun
     }
 
     /// What a read would say of the partition, without reading: for answers that are full.

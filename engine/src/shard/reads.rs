@@ -5,6 +5,8 @@
 
 use std::{rc::Rc, time::Duration};
 
+use smallvec::SmallVec;
+
 pub use super::frame::ReadSpec;
 use super::{
     Asked, Shard,
@@ -16,7 +18,7 @@ use super::{
 };
 use crate::{
     io::{Env, buf::Chain},
-    log::Marks,
+    log::{ColdRead, Marks},
     types::{ShardId, TopicPartition},
 };
 
@@ -53,6 +55,17 @@ pub struct Fetched {
     pub log_start: i64,
     /// Whole record batches as they lie in the log.
     pub records: Chain,
+}
+
+/// What was found in each partition of a fetch; that of a single one lies in place.
+pub type FetchedAll = SmallVec<[Fetched; 1]>;
+
+/// A read so far.
+pub(super) enum Reading {
+    /// Nothing is left to do.
+    Done(Fetched),
+    /// The records are on disk.
+    Cold(Fetched, ColdRead),
 }
 
 impl Fetched {
@@ -105,7 +118,7 @@ impl Fetched {
 impl<E: Env> Shard<E> {
     /// Reads all `wanted` partitions, in order of priority, waiting as `rules` say. The answer has
     /// one entry per partition; together they obey `max_bytes`, the first batch excepted.
-    pub async fn fetch(&self, wanted: &[FetchPartition], rules: FetchRules) -> Vec<Fetched> {
+    pub async fn fetch(&self, wanted: &[FetchPartition], rules: FetchRules) -> FetchedAll {
         let wait_ns = u64::try_from(rules.max_wait_ms).unwrap_or(0) * 1_000_000;
         let deadline_ns = self.inner.env.monotonic_ns() + wait_ns;
         let watch = Watch::new(self, wanted, wait_ns > 0);
@@ -133,7 +146,7 @@ impl<E: Env> Shard<E> {
         wanted: &[FetchPartition],
         watch: &Watch<'_, E>,
         max_bytes: usize,
-    ) -> Vec<Fetched> {
+    ) -> FetchedAll {
         let join = Join::new(wanted.len());
         let mut left_bytes = max_bytes;
         for (index, one) in wanted.iter().enumerate() {
@@ -178,7 +191,8 @@ impl<E: Env> Shard<E> {
             .await;
     }
 
-    /// Answers a read of another shard; a cold one on a task of its own, so that the mailbox moves.
+    /// Answers a read of another shard: at once from memory, a cold one on a task of its own, so
+    /// that the mailbox moves.
     pub(super) fn answer_read(
         &self,
         to: ShardId,
@@ -194,11 +208,16 @@ impl<E: Env> Shard<E> {
         if watch != 0 {
             partition.watch_remote(to, watch);
         }
-        let shard = self.clone();
-        self.inner.env.spawn(async move {
-            let fetched = partition.read(&read).await;
-            shard.post_read(to, token, fetched);
-        });
+        match partition.read_memory(&read) {
+            Reading::Done(fetched) => self.post_read(to, token, fetched),
+            Reading::Cold(begun, cold) => {
+                let shard = self.clone();
+                self.inner.env.spawn(async move {
+                    let fetched = partition.read_disk(&read, begun, cold).await;
+                    shard.post_read(to, token, fetched);
+                });
+            }
+        }
     }
 
     fn post_read(&self, to: ShardId, token: u64, fetched: Fetched) {

@@ -7,11 +7,13 @@ use std::{
     task::{Poll, Waker},
 };
 
+use smallvec::SmallVec;
+
 /// Stays fired until it is rearmed; any number of tasks may wait.
 #[derive(Default)]
 pub struct Signal {
     fired: Cell<bool>,
-    wakers: RefCell<Vec<Waker>>,
+    wakers: RefCell<SmallVec<[Waker; 2]>>,
 }
 
 impl Signal {

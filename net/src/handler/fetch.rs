@@ -7,9 +7,10 @@ use millrace_engine::{
     config::CompressionType,
     io::buf::Chain,
     meta::Image,
-    shard::reads::{FetchPartition, FetchRules, Fetched, ReadSpec},
+    shard::reads::{FetchPartition, FetchRules, Fetched, FetchedAll, ReadSpec},
     types::{PartitionIndex, TopicId, TopicPartition},
 };
+use smallvec::SmallVec;
 
 use super::{Broker, errors::code_of_failure, table::Call};
 use crate::wire::{
@@ -22,13 +23,14 @@ const ZSTD_SINCE: i16 = 10;
 
 const READ_COMMITTED: i8 = 1;
 
-/// The partitions of a request, sorted into what is read and what is refused at once.
+/// The partitions of a request, sorted into what is read and what is refused at once. A request
+/// for a single one, as at the tail of a log, takes no memory for its plan.
 #[derive(Default)]
 struct Plan<'a> {
-    topics: Vec<WireTopic<'a>>,
+    topics: SmallVec<[WireTopic<'a>; 1]>,
     /// One per partition of the request, in order.
-    entries: Vec<Entry>,
-    reads: Vec<FetchPartition>,
+    entries: SmallVec<[Entry; 1]>,
+    reads: SmallVec<[FetchPartition; 1]>,
 }
 
 struct Entry {
@@ -46,7 +48,7 @@ pub(super) async fn fetch(call: Call<'_>) -> Option<Chain> {
     let plan = plan(broker, header.version, &request);
     let mut fetched = read(broker, &request, &plan).await.into_iter();
     let read_committed = request.isolation_level == READ_COMMITTED;
-    let answers: Vec<PartitionData<'_>> = plan
+    let answers: SmallVec<[PartitionData<'_>; 1]> = plan
         .entries
         .iter()
         .map(|entry| match entry.refused {
@@ -132,7 +134,7 @@ fn locate(
     Ok(TopicPartition { topic: topic.id, partition: PartitionIndex(asked.index) })
 }
 
-async fn read(broker: &Broker, request: &FetchRequest<'_>, plan: &Plan<'_>) -> Vec<Fetched> {
+async fn read(broker: &Broker, request: &FetchRequest<'_>, plan: &Plan<'_>) -> FetchedAll {
     let refused = plan.reads.len() < plan.entries.len();
     let size = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
     let max_bytes = size(request.max_bytes).min(broker.settings.fetch_max_bytes);
