@@ -19,7 +19,7 @@ use std::{
 use millrace_engine::{
     io::{
         Clock, Spawn,
-        buf::{Chain, Slice},
+        buf::{Chain, Pool, Slice, TailBuf},
         net::Stream,
     },
     shard::{
@@ -196,7 +196,7 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
         },
         // Requests that wait their turn leave the shared receive buffers.
         _ if frame_bytes <= limits::PLAIN_REQUEST_CAP_BYTES => {
-            Work::Run(kind, Chain::from(Slice::copy_of(&frame.to_vec())))
+            Work::Run(kind, moved_out(shared.broker.shard.pool(), &frame))
         }
         _ => return false,
     };
@@ -212,6 +212,18 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
         handler::Kind::Fetch | handler::Kind::Plain => 1,
     };
     wait_for(shared, || shared.open.get() < room).await
+}
+
+/// A copy of a request outside the shared receive buffers. Most are small and find a small buffer
+/// in the pool; what finds none takes memory for itself.
+fn moved_out(pool: &Pool, frame: &Chain) -> Chain {
+    let pooled = pool.take(frame.len()).filter(|buffer| buffer.spare() >= frame.len());
+    let mut copy = pooled.unwrap_or_else(|| TailBuf::unpooled(frame.len()));
+    for slice in frame.slices() {
+        let count = copy.append(slice);
+        assert_eq!(count, slice.len(), "the buffer was chosen by the frame's length");
+    }
+    Chain::from(copy.freeze())
 }
 
 /// Waits for the writer until `holds`; `false` when the connection closes meanwhile.
