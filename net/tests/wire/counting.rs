@@ -3,7 +3,11 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    sync::OnceLock,
 };
+
+/// Told the size of each allocation, on the thread that makes it.
+static OBSERVER: OnceLock<fn(usize)> = OnceLock::new();
 
 thread_local! {
     static COUNTS: Cell<Counts> = const { Cell::new(Counts { calls: 0, live: 0, peak: 0 }) };
@@ -23,6 +27,19 @@ pub struct Counts {
 /// The system's allocator, counted.
 struct Counting;
 
+/// Tells `observer` of every allocation of the process from now on; it must not allocate itself.
+/// Only the first observer counts.
+#[allow(dead_code, reason = "not every test that counts looks at other threads")]
+pub fn observe(observer: fn(usize)) {
+    OBSERVER.get_or_init(|| observer);
+}
+
+fn took(bytes: usize) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(bytes);
+    }
+}
+
 fn count(calls: u64, bytes: i64) {
     let mut counts = COUNTS.get();
     counts.calls += calls;
@@ -40,12 +57,14 @@ fn size(bytes: usize) -> i64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, size(layout.size()));
+        took(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(1, size(layout.size()));
+        took(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -58,6 +77,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count(1, size(bytes) - size(layout.size()));
+        took(bytes);
         // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(memory, layout, bytes) }
     }
@@ -67,6 +87,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// Does `work` and says what this thread took for it.
+#[allow(dead_code, reason = "not every test that counts looks at its own thread")]
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, Counts) {
     COUNTS.set(Counts { calls: 0, live: 0, peak: 0 });
     let result = work();
