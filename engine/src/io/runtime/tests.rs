@@ -355,3 +355,29 @@ fn shards_start_and_stop_again_and_again() {
         run_shards(&options, main).expect("starts").join().expect("ends");
     }
 }
+
+/// Nothing else happens on the shard while the last task is runnable, so that a sleep with work
+/// left would show. Seen with a sleeper that was queued before the work.
+#[test]
+fn no_runnable_background_task_is_slept_over() {
+    on_one_shard(|shard| async move {
+        for round in 0..3000_u64 {
+            let (busy, late) = (shard.env.clone(), shard.env.clone());
+            shard.env.spawn_background(async move {
+                for _ in 0..round % 40 {
+                    busy.yield_now().await;
+                }
+            });
+            let (sender, receiver) = oneshot::channel();
+            shard.env.spawn_background(async move {
+                late.sleep(Duration::from_micros(round % 20)).await;
+                late.yield_now().await;
+                sender.send(());
+            });
+            let start = Instant::now();
+            receiver.await.expect("the task sends");
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "{took:?} in round {round}");
+        }
+    });
+}
