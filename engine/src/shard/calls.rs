@@ -29,7 +29,7 @@ impl CallAnswer {
 }
 
 impl<E: Env> Shard<E> {
-    /// Asks the owner of `partition`; `leader_epoch` is the asker's, or -1 (KIP-320).
+    /// Asks the owner of `partition`; what `argument` means is the call's to say.
     pub async fn call(
         &self,
         partition: TopicPartition,

@@ -5,7 +5,11 @@ use millrace_engine::{
     types::{PartitionIndex, TopicPartition},
 };
 
-use super::{Broker, Peer, errors::code_of_failure, filled};
+use super::{
+    Broker, Peer,
+    errors::{code_of_failure, epoch_error},
+    filled,
+};
 use crate::wire::{
     ErrorCode,
     typed::offset_for_leader_epoch::{
@@ -50,11 +54,8 @@ async fn find(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) ->
     else {
         return failed(ErrorCode::UnknownTopicOrPartition);
     };
-    match asked.current_leader_epoch {
-        -1 => {}
-        epoch if epoch < state.leader_epoch.0 => return failed(ErrorCode::FencedLeaderEpoch),
-        epoch if epoch > state.leader_epoch.0 => return failed(ErrorCode::UnknownLeaderEpoch),
-        _ => {}
+    if let Some(error) = epoch_error(asked.current_leader_epoch, state.leader_epoch) {
+        return failed(error);
     }
     let key = TopicPartition { topic: known.id, partition: index };
     match broker.shard.call(key, Call::EpochEnd, i64::from(asked.leader_epoch)).await {

@@ -1,6 +1,10 @@
 //! Which Kafka error each refusal of the engine is.
 
-use millrace_engine::{batch::Rejection, meta::Refusal, shard::failure::Failure};
+use std::cmp::Ordering;
+
+use millrace_engine::{
+    batch::Rejection, meta::Refusal, shard::failure::Failure, types::LeaderEpoch,
+};
 
 use crate::wire::ErrorCode;
 
@@ -51,5 +55,16 @@ pub fn code_of_refusal(refusal: &Refusal) -> ErrorCode {
         // The next try may find the writer free, or another broker.
         Refusal::Busy(_) | Refusal::Stopping(_) => ErrorCode::RequestTimedOut,
         Refusal::Failed(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+/// What is wrong with the leader epoch that a client takes for the current one (KIP-320); -1 claims
+/// none.
+pub(super) fn epoch_error(asked: i32, ours: LeaderEpoch) -> Option<ErrorCode> {
+    match asked.cmp(&ours.0) {
+        _ if asked == -1 => None,
+        Ordering::Less => Some(ErrorCode::FencedLeaderEpoch),
+        Ordering::Equal => None,
+        Ordering::Greater => Some(ErrorCode::UnknownLeaderEpoch),
     }
 }

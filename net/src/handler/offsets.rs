@@ -7,7 +7,11 @@ use millrace_engine::{
     types::{PartitionIndex, TopicPartition},
 };
 
-use super::{Broker, Peer, errors::code_of_failure, filled};
+use super::{
+    Broker, Peer,
+    errors::{code_of_failure, epoch_error},
+    filled,
+};
 use crate::wire::{
     ErrorCode,
     typed::list_offsets::{
@@ -94,15 +98,8 @@ async fn find(
     let Some((id, state)) = known else {
         return answer(partition, ErrorCode::UnknownTopicOrPartition);
     };
-    match partition.current_leader_epoch {
-        -1 => {}
-        epoch if epoch < state.leader_epoch.0 => {
-            return answer(partition, ErrorCode::FencedLeaderEpoch);
-        }
-        epoch if epoch > state.leader_epoch.0 => {
-            return answer(partition, ErrorCode::UnknownLeaderEpoch);
-        }
-        _ => {}
+    if let Some(error) = epoch_error(partition.current_leader_epoch, state.leader_epoch) {
+        return answer(partition, error);
     }
     let call = match wanted {
         Wanted::Ask(call) => call,
