@@ -10,8 +10,8 @@ use std::{io, rc::Rc, time::Duration};
 use super::{
     append::roll_segment,
     checkpoint, remove, seal,
-    segment::{PRODUCERS_SUFFIX, Phase, file_name},
-    state::{Shared, State},
+    segment::{PRODUCERS_SUFFIX, Phase, Segment, file_name},
+    state::{FileOf, Shared, State},
 };
 use crate::{
     error::{Error, Kind, Result},
@@ -123,9 +123,12 @@ fn next_to_remove<E: Env>(shared: &Shared<E>, now_ms: i64) -> Option<Offset> {
 }
 
 async fn remove_oldest<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Result<()> {
-    // Without a segment's file the durable-end record is all that says where the log goes on.
-    let last = shared.state.borrow().segments.len() == 1;
-    if last {
+    // Without a segment's file the durable-end record is all that says where the log goes on. The
+    // segments that are left may all be too young to have one.
+    let named =
+        |segment: &Segment<FileOf<E>>| segment.phase == Phase::Sealed || segment.file.is_some();
+    let is_last_name = !shared.state.borrow().segments.iter().any(named);
+    if is_last_name {
         checkpoint::write(shared).await?;
     }
     remove::rename_segment_files(shared.disk(), &shared.dir, base).await?;
