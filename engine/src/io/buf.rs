@@ -8,7 +8,7 @@
 //! panic: the caller waits or refuses.
 
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
     cell::Cell,
     fmt,
     ops::{Deref, Range},
@@ -89,7 +89,7 @@ impl Pool {
         Self { home: Arc::new(Home { free, in_use_bytes: AtomicUsize::new(0), budget_bytes }) }
     }
 
-    /// An empty, zeroed or recycled buffer of the smallest class that holds `bytes` (the largest
+    /// An empty buffer, of fresh or recycled memory, of the smallest class that holds `bytes` (the largest
     /// class if none does: check [`TailBuf::capacity`]). `None` when the budget is spent.
     #[must_use]
     pub fn take(&self, bytes: usize) -> Option<TailBuf> {
@@ -142,7 +142,7 @@ fn block_layout(capacity: usize) -> Layout {
 fn new_block(capacity: usize, class: usize) -> NonNull<Block> {
     let layout = block_layout(capacity);
     // SAFETY: the layout is not empty: callers round zero up to one alignment unit.
-    let memory = unsafe { alloc_zeroed(layout) };
+    let memory = unsafe { alloc(layout) };
     let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
     let block = Block { references: AtomicUsize::new(1), memory, capacity, class, home: None };
     NonNull::from(Box::leak(Box::new(block)))
@@ -198,6 +198,16 @@ impl TailBuf {
     pub fn unpooled(bytes: usize) -> Self {
         let capacity = bytes.max(1).next_multiple_of(DIRECT_ALIGNMENT_BYTES);
         Self { block: new_block(capacity, 0), length: 0 }
+    }
+
+    /// As [`TailBuf::unpooled`], filled with zeros.
+    #[must_use]
+    pub fn zeros(bytes: usize) -> Self {
+        let mut this = Self::unpooled(bytes);
+        // SAFETY: the target is the whole of a block that nobody else knows.
+        unsafe { ptr::write_bytes(this.spare_pointer(), 0, this.capacity()) };
+        this.length = this.capacity();
+        this
     }
 
     fn block(&self) -> &Block {
@@ -278,14 +288,16 @@ impl TailBuf {
         Slice { block: self.block, start: range.start, length: range.end - range.start }
     }
 
-    /// A range of the block for the kernel to write to a file; may reach past what is written.
+    /// A range of the block for the kernel to write to a file; may reach past what is written, to
+    /// the next multiple of the direct alignment: see [`TailBuf::zero_to_alignment`].
     ///
-    /// Panics when `range` reaches beyond the capacity.
+    /// Panics when `range` reaches further: fresh memory holds anything.
     #[must_use]
     pub fn io_range(&self, range: Range<usize>) -> IoRange {
         assert!(
-            range.start <= range.end && range.end <= self.capacity(),
-            "a range stays in its block"
+            range.start <= range.end
+                && range.end <= self.length.next_multiple_of(DIRECT_ALIGNMENT_BYTES),
+            "what is written to a file was written to the buffer"
         );
         retain(self.block);
         IoRange { block: self.block, start: range.start, length: range.end - range.start }

@@ -148,7 +148,7 @@ impl DiskFile for RealFile {
             let allocate = move || sys::allocate(fd.as_fd(), offset, length);
             self.open.disk.local.blocking.run(allocate).await?;
         }
-        let zeros = TailBuf::unpooled(ZERO_BLOCK_BYTES);
+        let zeros = TailBuf::zeros(ZERO_BLOCK_BYTES);
         let blocks = vec![zeros.io_range(0..ZERO_BLOCK_BYTES); ZERO_BLOCKS];
         let step = u64::try_from(ZERO_BLOCK_BYTES).expect("64 KiB");
         let end = offset + length;
