@@ -53,14 +53,14 @@ where
     let mut driver = Driver::new(local.clone(), u64::from(spin_us) * 1000);
     while !ended.get() {
         local.queues.run_round(sys::monotonic_ns);
-        if !driver.work() && local.queues.is_empty() && !ended.get() {
+        if !driver.work(local.queues.is_empty()) && local.queues.is_empty() && !ended.get() {
             driver.rest();
         }
     }
     remote.close(local.port.shard);
     stop_all(local, &mut driver);
     loop {
-        let busy = driver.work();
+        let busy = driver.work(false);
         if driver.is_over() {
             break;
         }
@@ -76,7 +76,7 @@ fn stop_all(local: &Local, driver: &mut Driver) {
     while local.live_tasks.get() > 0 {
         local.tasks.borrow().wake_all();
         local.queues.run_round(sys::monotonic_ns);
-        driver.work();
+        driver.work(false);
     }
     // A task is counted off before its executor forgets it, and may have been woken in between.
     while !local.queues.is_empty() {

@@ -62,7 +62,7 @@ impl<H: Host> Bridge<H> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.disarm();
-            let busy = self.driver.work();
+            let busy = self.driver.work(false);
             if self.host.is_stopping() && self.driver.is_over() {
                 return Poll::Ready(());
             }

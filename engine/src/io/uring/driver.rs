@@ -51,10 +51,11 @@ impl Driver {
         Self { local, spin, retry: None, bell: None, stopping: false, cancelled: false }
     }
 
-    /// One round of submitting and completing; whether anything happened.
-    pub(in crate::io) fn work(&mut self) -> bool {
+    /// One round of submitting and completing; whether anything happened. `idle` says that no task
+    /// is runnable: then submissions may wait for the call that blocks.
+    pub(in crate::io) fn work(&mut self, idle: bool) -> bool {
         let ring = &self.local.ring;
-        if ring.must_enter() {
+        if ring.must_enter(idle) {
             ring.enter().expect("a ring in use can be entered");
         }
         let reaped = ring.reap();

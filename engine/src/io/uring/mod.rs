@@ -178,11 +178,12 @@ impl Ring {
         }
     }
 
-    /// Whether there seems to be something that only a call of the kernel gets done.
-    fn must_enter(&self) -> bool {
+    /// Whether there seems to be something that only a call of the kernel gets done now;
+    /// submissions alone are no reason if the next call `may_wait` for the one that blocks.
+    fn must_enter(&self, may_wait: bool) -> bool {
         let mut uring = self.uring.borrow_mut();
         let queue = uring.submission();
-        !queue.is_empty() || queue.cq_overflow() || queue.taskrun()
+        (!may_wait && !queue.is_empty()) || queue.cq_overflow() || queue.taskrun()
     }
 
     /// Whether there seems to be something to submit, run or take, by a look at shared memory.
