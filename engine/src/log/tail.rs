@@ -65,6 +65,8 @@ pub(super) struct Tail {
     chunk_bytes: usize,
     /// Bytes of the chunks opened since [`Tail::take_opened`].
     opened_bytes: usize,
+    /// Bytes of the chunks' memory.
+    held_bytes: usize,
 }
 
 impl Tail {
@@ -77,6 +79,7 @@ impl Tail {
             end,
             chunk_bytes: BUFFER_CLASS_BYTES[0],
             opened_bytes: 0,
+            held_bytes: 0,
         }
     }
 
@@ -84,6 +87,7 @@ impl Tail {
     pub(super) fn resumed(block_start: u64, block: TailBuf, now_ms: i64) -> Self {
         assert!(block.len() < DIRECT_ALIGNMENT_BYTES, "a whole block needs no rewriting");
         let mut tail = Self::new(block_start + block.len() as u64);
+        tail.held_bytes = block.capacity();
         tail.chunks.push_back(Chunk {
             start: block_start,
             buffer: block,
@@ -106,7 +110,7 @@ impl Tail {
 
     /// Bytes of pooled memory held.
     pub(super) fn held_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.buffer.capacity()).sum()
+        self.held_bytes
     }
 
     /// Sees to it that `bytes` can be appended, in a chunk of their own if `fresh`; `false` when
@@ -140,7 +144,7 @@ impl Tail {
     fn adapt(&mut self, pool: &Pool, now_ms: i64) {
         let Some(last) = self.chunks.back() else { return };
         let fill_ms = now_ms - last.opened_ms;
-        let scarce = pool.in_use_bytes() > pool.budget_bytes() / 2;
+        let scarce = pool.in_use_bytes() > pool.budget_bytes() / 4 * 3;
         let largest = if scarce { BUFFER_CLASS_BYTES[1] } else { TAIL_CHUNK_MAX_BYTES };
         if fill_ms < FAST_FILL_MS {
             self.chunk_bytes = (self.chunk_bytes * 4).min(largest);
@@ -194,6 +198,7 @@ impl Tail {
         assert!(self.chunks.back().is_none_or(Chunk::is_full), "chunks are filled in order");
         let start = self.chunks.back().map_or(self.end, Chunk::end);
         self.opened_bytes += buffer.capacity();
+        self.held_bytes += buffer.capacity();
         self.chunks.push_back(Chunk {
             start,
             buffer,
@@ -247,6 +252,7 @@ impl Tail {
         while self.points.front().is_some_and(|point| point.at < start) {
             self.points.pop_front();
         }
+        self.held_bytes -= chunk.buffer.capacity();
         chunk.buffer.capacity()
     }
 
