@@ -94,6 +94,19 @@ pub const TAIL_POINT_BYTES: u64 = 4096;
 /// Bytes of one log appended but not yet taken by the device, beyond which appends wait.
 pub const UNWRITTEN_PER_LOG_BYTES: usize = 16 << 20;
 
+/// Unwritten bytes of one log from which on its write does not wait for a flush in flight, in bytes.
+pub const WRITE_DURING_FLUSH_BYTES: u64 = 256 << 10;
+
+/// Rate of writes to one disk by one shard from which on the disk rests between flushes, so that
+/// each covers more, in bytes per second. What one client sends with `linger.ms=0` stays below.
+pub const FLUSH_REST_FROM_BYTES_PER_S: u64 = 32 << 20;
+
+/// The rest in units of the time that the writes and the flush before it took.
+pub const FLUSH_REST_SHARE: u64 = 8;
+
+/// The longest rest of a disk, in nanoseconds.
+pub const FLUSH_REST_MAX_NS: u64 = 2_000_000;
+
 /// Smallest and first step of zeroing ahead of the appends, in bytes.
 pub const PREPARE_STEP_MIN_BYTES: u64 = 64 << 10;
 

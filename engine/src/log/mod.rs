@@ -17,6 +17,7 @@ mod cold;
 mod epochs;
 mod event;
 mod frame;
+mod gate;
 mod health;
 mod index;
 mod inventory;

@@ -21,6 +21,7 @@ use super::{
     cache::{Cache, Cached},
     care,
     event::Event,
+    gate::Gate,
     health::DiskHealth,
     planted::{Bug, is_planted},
     seal,
@@ -52,6 +53,7 @@ struct Inner<E: Env> {
     disk: E::Disk,
     health: DiskHealth,
     tail_budget_bytes: usize,
+    gate: Gate,
     state: RefCell<State<E>>,
 }
 
@@ -87,7 +89,8 @@ impl<E: Env> Volume<E> {
             flushes: 0,
         };
         let state = RefCell::new(state);
-        Self { inner: Rc::new(Inner { env, disk, health, tail_budget_bytes, state }) }
+        let gate = Gate::default();
+        Self { inner: Rc::new(Inner { env, disk, health, tail_budget_bytes, gate, state }) }
     }
 
     /// The disk.
@@ -100,6 +103,11 @@ impl<E: Env> Volume<E> {
     #[must_use]
     pub fn health(&self) -> &DiskHealth {
         &self.inner.health
+    }
+
+    /// What the writes of flushed logs pass through.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.inner.gate
     }
 
     /// Device flushes (or file syncs) completed so far, for metrics.
@@ -236,34 +244,54 @@ fn give_back<E: Env>(log: &Shared<E>) -> (usize, usize) {
 }
 
 async fn flush_groups<E: Env>(volume: Volume<E>) {
+    let gate = &volume.inner.gate;
+    let clock = || volume.inner.env.monotonic_ns();
     let mut group = Group::new();
+    let mut opened_ns = clock();
+    let mut ended_ns = None;
     loop {
-        // Completions reaped in this turn join the group.
+        // Completions reaped in this turn join the group, and writes that waited for the last flush
+        // start now.
         volume.inner.env.yield_now().await;
+        gate.drain().await;
         volume.take_group(&mut group);
         if group.is_empty() {
+            gate.open();
             return;
         }
+        gate.flush();
         group.iter().for_each(|log| begin(log));
-        let result = if volume.inner.health.is_failed() {
-            Err(std::io::Error::other("the disk has failed before"))
-        } else {
-            flush(&volume, &group).await
-        };
-        // Another shard's failed flush may have taken our writes' only error with it.
-        let failed_elsewhere = volume.inner.health.is_failed();
-        match result {
-            Ok(()) if !failed_elsewhere => {
-                volume.inner.state.borrow_mut().flushes += 1;
-                group.drain(..).for_each(|log| end(&log));
-            }
-            Ok(()) => volume.fail("the disk has failed before"),
-            Err(error) => volume.fail(&format!(
-                "flush of the disk failed: {error}; its partitions refuse writes until a restart"
-            )),
+        flush_group(&volume, &mut group).await;
+        let now_ns = clock();
+        let since_last_ns = ended_ns.replace(now_ns).map(|ended_ns| now_ns - ended_ns);
+        if let Some(rest) = gate.rest(now_ns - opened_ns, since_last_ns) {
+            volume.inner.env.sleep(rest).await;
         }
-        group.clear();
+        opened_ns = clock();
+        gate.open();
     }
+}
+
+/// Flushes what the group's logs have written and tells them, or fails them all.
+async fn flush_group<E: Env>(volume: &Volume<E>, group: &mut Group<E>) {
+    let result = if volume.inner.health.is_failed() {
+        Err(std::io::Error::other("the disk has failed before"))
+    } else {
+        flush(volume, group).await
+    };
+    // Another shard's failed flush may have taken our writes' only error with it.
+    let failed_elsewhere = volume.inner.health.is_failed();
+    match result {
+        Ok(()) if !failed_elsewhere => {
+            volume.inner.state.borrow_mut().flushes += 1;
+            group.drain(..).for_each(|log| end(&log));
+        }
+        Ok(()) => volume.fail("the disk has failed before"),
+        Err(error) => volume.fail(&format!(
+            "flush of the disk failed: {error}; its partitions refuse writes until a restart"
+        )),
+    }
+    group.clear();
 }
 
 async fn flush<E: Env>(volume: &Volume<E>, group: &[Rc<Shared<E>>]) -> std::io::Result<()> {

@@ -14,8 +14,8 @@ use super::{
     tail::Ranges,
 };
 use crate::{
-    io::{DiskFile, Env},
-    limits::DIRECT_ALIGNMENT_BYTES,
+    io::{DiskFile, Env, buf::IoRange},
+    limits::{DIRECT_ALIGNMENT_BYTES, WRITE_DURING_FLUSH_BYTES},
     types::Offset,
 };
 
@@ -50,6 +50,10 @@ pub(super) fn kick<E: Env>(shared: &Rc<Shared<E>>) {
 
 async fn run<E: Env>(shared: Rc<Shared<E>>) {
     loop {
+        let gated = shared.state.borrow().settings.flushes_every_message();
+        if gated {
+            shared.volume.gate().wait(|| is_large(&shared)).await;
+        }
         let step = next_step(&mut shared.state.borrow_mut());
         match step {
             Step::Nothing => break,
@@ -59,7 +63,10 @@ async fn run<E: Env>(shared: Rc<Shared<E>>) {
             }
             Step::Write(write) => {
                 prepare::start_ahead(&shared);
+                let bytes = write.ranges.iter().map(IoRange::len).sum();
+                let pass = gated.then(|| shared.volume.gate().pass(bytes));
                 let result = write.file.write_at(&write.ranges, write.at).await;
+                drop(pass);
                 match result {
                     Ok(()) => complete(&shared, &write),
                     Err(error) => shared.fail_io("write", &error),
@@ -69,6 +76,11 @@ async fn run<E: Env>(shared: Rc<Shared<E>>) {
     }
     shared.state.borrow_mut().writing = false;
     shared.changed.notify();
+}
+
+/// Whether the next write has enough to do not to wait for a flush in flight.
+fn is_large<E: Env>(shared: &Shared<E>) -> bool {
+    shared.state.borrow().unwritten_bytes() >= WRITE_DURING_FLUSH_BYTES
 }
 
 fn prepare_ended<E: Env>(shared: &Shared<E>, base: Offset, until: u64) -> Option<()> {
@@ -95,7 +107,7 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
     let (end, end_offset) = (segment.virtual_end(), segment.end);
     let ranges = state.tail.io_ranges(segment.origin + from, end);
     state.submitted_end = end_offset;
-    let bytes: usize = ranges.iter().map(crate::io::buf::IoRange::len).sum();
+    let bytes: usize = ranges.iter().map(IoRange::len).sum();
     assert!(bytes as u64 == until - from, "a write covers its aligned span");
     Step::Write(Write { file, ranges, at: from, end, end_offset })
 }

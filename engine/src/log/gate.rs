@@ -1,0 +1,164 @@
+//! Which of a volume's writes wait for its flush.
+//!
+//! A flush costs the same whatever it covers, and so does a write up to some size. So writes gather
+//! behind a flush and start together when it ends: one submission for all logs, and a flush that
+//! covers them all, where each log on its own would make many small ones. (Measured: see
+//! `ARCHITECTURE.md`, "What measurement changed".)
+//!
+//! Where much comes in, the gate also stays shut for a while after a flush: then writing and
+//! flushing take a small share of the time and gather much, where they would otherwise take all of
+//! it for little each. That pause scales with what the disk takes, so a fast disk makes it short.
+//! Knows neither logs nor files. Invariant: the gate opens after every flush, so no write waits
+//! for longer than the writes in flight, one flush and [`FLUSH_REST_MAX_NS`] take.
+
+use std::{cell::Cell, time::Duration};
+
+use super::event::Event;
+use crate::limits::{FLUSH_REST_FROM_BYTES_PER_S, FLUSH_REST_MAX_NS, FLUSH_REST_SHARE};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Writes start as they come.
+    Open,
+    /// A flush waits for the writes in flight; none starts.
+    Draining,
+    /// A flush is in flight, or has been and the disk rests; only large writes start, for they
+    /// gain nothing by waiting.
+    Shut,
+}
+
+/// The gate in front of one volume's writes; shard thread only.
+pub(super) struct Gate {
+    phase: Cell<Phase>,
+    writing: Cell<usize>,
+    /// Bytes of the writes that started since [`Gate::rest`] was last asked.
+    bytes: Cell<u64>,
+    changed: Event,
+}
+
+/// A write in flight; counts itself off when dropped.
+pub(super) struct Pass<'a>(&'a Gate);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            phase: Cell::new(Phase::Open),
+            writing: Cell::default(),
+            bytes: Cell::default(),
+            changed: Event::default(),
+        }
+    }
+}
+
+impl Gate {
+    /// Waits until a write may start; `is_large` tells whether it need not wait for a flush.
+    pub(super) async fn wait(&self, is_large: impl Fn() -> bool) {
+        let may_start = || match self.phase.get() {
+            Phase::Open => Some(()),
+            Phase::Draining => None,
+            Phase::Shut => is_large().then_some(()),
+        };
+        self.changed.wait_for(may_start).await;
+    }
+
+    /// Counts a write of `bytes` in until the pass is dropped.
+    pub(super) fn pass(&self, bytes: usize) -> Pass<'_> {
+        self.writing.update(|writing| writing + 1);
+        self.bytes.update(|before| before + bytes as u64);
+        Pass(self)
+    }
+
+    /// Lets no write start and waits until none is in flight.
+    pub(super) async fn drain(&self) {
+        self.phase.set(Phase::Draining);
+        self.changed.wait_for(|| (self.writing.get() == 0).then_some(())).await;
+    }
+
+    /// The flush starts.
+    pub(super) fn flush(&self) {
+        self.phase.set(Phase::Shut);
+        self.changed.notify();
+    }
+
+    /// How long the disk had better rest after a flush that took `busy_ns` with its writes;
+    /// `since_last_ns` is the time from the end of the flush before it, if this one followed on it.
+    pub(super) fn rest(&self, busy_ns: u64, since_last_ns: Option<u64>) -> Option<Duration> {
+        let bytes = u128::from(self.bytes.take()) * 1_000_000_000;
+        let rate = bytes / u128::from(since_last_ns?.max(1));
+        let gathers = rate >= u128::from(FLUSH_REST_FROM_BYTES_PER_S);
+        let rest_ns = busy_ns.saturating_mul(FLUSH_REST_SHARE).min(FLUSH_REST_MAX_NS);
+        gathers.then(|| Duration::from_nanos(rest_ns))
+    }
+
+    /// Lets all writes start.
+    pub(super) fn open(&self) {
+        self.phase.set(Phase::Open);
+        self.changed.notify();
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.0.writing.update(|writing| writing - 1);
+        if self.0.writing.get() == 0 {
+            self.0.changed.notify();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn is_ready(future: impl Future<Output = ()>) -> bool {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_writes_in_flight_and_lets_none_start() {
+        let gate = Gate::default();
+        assert!(is_ready(gate.wait(|| false)), "an open gate lets writes start");
+        let (first, second) = (gate.pass(1), gate.pass(1));
+        let mut drained = pin!(gate.drain());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(drained.as_mut().poll(&mut context).is_pending());
+        assert!(!is_ready(gate.wait(|| true)), "nothing starts while the flush waits");
+        drop(first);
+        assert!(drained.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        assert!(drained.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn only_large_writes_start_during_a_flush_and_all_after_it() {
+        let gate = Gate::default();
+        assert!(is_ready(gate.drain()));
+        gate.flush();
+        assert!(is_ready(gate.wait(|| true)));
+        assert!(!is_ready(gate.wait(|| false)));
+        gate.open();
+        assert!(is_ready(gate.wait(|| false)));
+    }
+
+    #[test]
+    fn the_disk_rests_only_where_flushes_follow_one_another_at_a_high_rate() {
+        let gate = Gate::default();
+        let write = |bytes| drop(gate.pass(bytes));
+        write(10 << 20);
+        assert_eq!(gate.rest(100_000, None), None, "a single group, however large");
+        write(10_000);
+        assert_eq!(gate.rest(100_000, Some(1_000_000)), None, "10 MB/s");
+        write(100_000);
+        let rest = gate.rest(100_000, Some(1_000_000));
+        assert_eq!(rest, Some(Duration::from_micros(800)), "100 MB/s");
+        write(100_000);
+        let longest = gate.rest(1_000_000, Some(1_000_000));
+        assert_eq!(longest, Some(Duration::from_nanos(FLUSH_REST_MAX_NS)));
+    }
+}
