@@ -94,7 +94,7 @@ pub const TAIL_POINT_BYTES: u64 = 4096;
 /// Bytes of one log appended but not yet taken by the device, beyond which appends wait.
 pub const UNWRITTEN_PER_LOG_BYTES: usize = 16 << 20;
 
-/// Unwritten bytes of one log from which on its write does not wait for a flush in flight, in bytes.
+/// Unwritten bytes of one log from which on its write does not wait for a flush in flight.
 pub const WRITE_DURING_FLUSH_BYTES: u64 = 256 << 10;
 
 /// Rate of writes to one disk by one shard from which on the disk rests between flushes, so that

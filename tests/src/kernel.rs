@@ -162,14 +162,32 @@ fn status_kib(pid: u32, field: &str) -> io::Result<u64> {
 /// CPU time that a process has used, all threads, user and system, in microseconds; as fine as
 /// the kernel's tick (10 ms).
 pub fn cpu_us(pid: u32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    times_us(&format!("/proc/{pid}/stat"))
+}
+
+/// CPU time of each thread of a process whose name starts with `prefix`, in microseconds, by name.
+pub fn thread_cpu_us(pid: u32, prefix: &str) -> io::Result<Vec<(String, u64)>> {
+    let mut times = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let folder = thread?.path();
+        let name = fs::read_to_string(folder.join("comm"))?.trim().to_owned();
+        if name.starts_with(prefix) {
+            times.push((name, times_us(&folder.join("stat").to_string_lossy())?));
+        }
+    }
+    times.sort();
+    Ok(times)
+}
+
+fn times_us(path: &str) -> io::Result<u64> {
+    let stat = fs::read_to_string(path)?;
     // The name in parentheses may hold spaces; user and system time are fields 14 and 15.
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
     let field =
         |at: usize| behind.split_whitespace().nth(at - 3).and_then(|text| text.parse().ok());
     let ticks: Option<u64> =
         field(14).zip(field(15)).map(|(user, system): (u64, u64)| user + system);
-    let ticks = ticks.ok_or_else(|| io::Error::other(format!("no times of {pid}")))?;
+    let ticks = ticks.ok_or_else(|| io::Error::other(format!("no times in {path}")))?;
     // SAFETY: sysconf takes an integer.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let per_second = u64::try_from(per_second).map_err(io::Error::other)?;

@@ -1,19 +1,42 @@
-//! One measured run of Kafka's own producer tool against any broker.
+//! One measured run of a client against any broker: Kafka's own producer tool, or ours.
 //!
 //! Owns the command line of `ProducerPerformance`, the reading of its summary, and the broker's CPU
 //! over the run. Knows no scenario. The tool is closed-loop inside the producer's buffer and counts
-//! latency from `send`, which is the same for both brokers and good enough for a ratio.
+//! whole milliseconds from `send`, which is the same for both brokers and good enough for a ratio
+//! of rates; `native_load` has the client with a fixed schedule and microseconds.
 
 use std::{io, net::SocketAddr, process::Stdio};
 
-use crate::{kafka::Installation, kernel};
+use crate::{kafka::Installation, kernel, native_load};
 
 /// Heap of the client, in MiB; what matters is that it is the same for both brokers.
 const CLIENT_HEAP_MIB: u32 = 1024;
 
+/// Which client puts the load on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Kafka's own `ProducerPerformance`.
+    Java,
+    /// `millrace bench load`, open loop.
+    Native,
+}
+
+impl Client {
+    /// Its name in a result.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Java => "org.apache.kafka.tools.ProducerPerformance 4.4.0",
+            Self::Native => "millrace bench load (open loop, latency from the intended start)",
+        }
+    }
+}
+
 /// What the client does.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// Which one it is.
+    pub client: Client,
     /// Bytes of each record's value.
     pub record_bytes: usize,
     /// Records of a run, those of the warm-up included.
@@ -105,20 +128,42 @@ impl Load {
         pid: u32,
         topic: &str,
     ) -> io::Result<Run> {
-        let mut tool =
-            installation.java("org.apache.kafka.tools.ProducerPerformance", CLIENT_HEAP_MIB);
-        tool.args(self.arguments(bootstrap, topic)).stdin(Stdio::null());
+        self.account(pid, || match self.client {
+            Client::Java => self.run_java(installation, bootstrap, topic),
+            Client::Native => native_load::run(self, bootstrap, topic),
+        })
+    }
+
+    /// Runs the load by our own client, whatever [`Load::client`] says.
+    pub fn run_native(&self, bootstrap: SocketAddr, pid: u32, topic: &str) -> io::Result<Run> {
+        self.account(pid, || native_load::run(self, bootstrap, topic))
+    }
+
+    /// Adds what the run cost the broker with this process id.
+    fn account(&self, pid: u32, run: impl FnOnce() -> io::Result<Run>) -> io::Result<Run> {
         let before = kernel::cpu_us(pid)?;
-        let output = tool.output()?;
+        let mut run = run()?;
         let used = kernel::cpu_us(pid)? - before;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let Some(mut run) = text.lines().rev().find_map(summary) else {
-            let error = String::from_utf8_lossy(&output.stderr);
-            return Err(io::Error::other(format!("ProducerPerformance: {text}{error}")));
-        };
         run.cpu_us_per_record = to_f64(used) / to_f64(self.records);
         run.resident_mib = to_f64(kernel::resident_bytes(pid)? >> 20);
         Ok(run)
+    }
+
+    fn run_java(
+        &self,
+        installation: &Installation,
+        bootstrap: SocketAddr,
+        topic: &str,
+    ) -> io::Result<Run> {
+        let mut tool =
+            installation.java("org.apache.kafka.tools.ProducerPerformance", CLIENT_HEAP_MIB);
+        tool.args(self.arguments(bootstrap, topic)).stdin(Stdio::null());
+        let output = tool.output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines().rev().find_map(summary).ok_or_else(|| {
+            let error = String::from_utf8_lossy(&output.stderr);
+            io::Error::other(format!("ProducerPerformance: {text}{error}"))
+        })
     }
 }
 

@@ -89,8 +89,8 @@ impl Pool {
         Self { home: Arc::new(Home { free, in_use_bytes: AtomicUsize::new(0), budget_bytes }) }
     }
 
-    /// An empty buffer, of fresh or recycled memory, of the smallest class that holds `bytes` (the largest
-    /// class if none does: check [`TailBuf::capacity`]). `None` when the budget is spent.
+    /// An empty buffer, of fresh or recycled memory, of the smallest class that holds `bytes` (the
+    /// largest class if none does: check [`TailBuf::capacity`]). `None` when the budget is spent.
     #[must_use]
     pub fn take(&self, bytes: usize) -> Option<TailBuf> {
         let class =

@@ -58,7 +58,11 @@ fn compare(options: &Options) -> io::Result<()> {
     let theirs = Kafka::start(kafka::Options { folder, ..kafka::Options::default() })?;
     let brokers = Brokers { ours, theirs };
     let manifest = Manifest::new(scratch.path(), broker::binary());
-    let suffix = if against_kafka() { "-kafka-against-itself" } else { "" };
+    let suffix = match options.shards {
+        _ if against_kafka() => "-kafka-against-itself".to_owned(),
+        Some(shards) => format!("-shards-{shards}"),
+        None => String::new(),
+    };
     let name = format!("{}-{}{suffix}", manifest.date, manifest.host_kind);
     let folder = options.results.join(name);
     for scenario in &options.scenarios {

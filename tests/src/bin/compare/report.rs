@@ -68,7 +68,7 @@ impl Comparison {
         let lines = [
             format!("\"scenario\": {}", quote(scenario.name)),
             format!("\"shows\": {}", quote(scenario.shows)),
-            format!("\"client\": {}", quote("org.apache.kafka.tools.ProducerPerformance 4.4.0")),
+            format!("\"client\": {}", quote(load.client.name())),
             format!("\"record_bytes\": {}", load.record_bytes),
             format!("\"target_records_per_second\": {}", load.records_per_second),
             format!("\"producer\": {}", quote(&producer.collect::<Vec<_>>().join(" "))),

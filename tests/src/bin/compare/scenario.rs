@@ -1,6 +1,6 @@
 //! What is compared, as data.
 
-use millrace_tests::load::Load;
+use millrace_tests::load::{Client, Load};
 
 /// One comparison.
 #[derive(Clone, Debug)]
@@ -26,11 +26,21 @@ pub fn all() -> Vec<Scenario> {
     let load = |record_bytes, records_per_second, producer: &[(&str, &str)]| {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let producer = producer.iter().map(owned).collect();
-        Load { record_bytes, records: 0, warm_up_records: 0, records_per_second, producer }
+        let client = Client::Java;
+        Load { client, record_bytes, records: 0, warm_up_records: 0, records_per_second, producer }
     };
     let steady = load(1024, 20_000, &[("linger.ms", "0"), ("acks", "all")]);
     let fast = |record_bytes| load(record_bytes, -1, &[("acks", "all")]);
+    let native = Load { client: Client::Native, ..steady.clone() };
     vec![
+        Scenario {
+            name: "ack-latency-native",
+            shows: "acknowledgement latency and CPU at 20,000 records/s of 1 KiB, linger 0, by our \
+                    own client on a fixed schedule; ours flushed, Kafka's not",
+            load: native,
+            expected_rate: 20_000,
+            our_topic: &[],
+        },
         Scenario {
             name: "ack-latency",
             shows: "acknowledgement latency and CPU at 20,000 records/s of 1 KiB, linger 0; ours \
