@@ -1,12 +1,11 @@
 //! Accepting connections.
 //!
 //! A listener is a plain socket that any thread may hold. The shard that first accepts from it
-//! keeps a multishot accept armed; connections that arrive between two calls wait in a bounded
-//! queue there, so that dropping an accept future loses none.
+//! keeps a multishot accept armed; connections that arrive between two calls wait with the
+//! listener, so that neither a dropped accept future nor the end of the operation loses one.
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     fmt,
     future::poll_fn,
     io,
@@ -16,6 +15,8 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
 };
+
+use crossbeam::queue::SegQueue;
 
 use crate::io::{
     buf::Slice,
@@ -35,6 +36,8 @@ const WAITING_MAX: usize = 64;
 pub struct Listener {
     socket: Arc<OwnedFd>,
     local: SocketAddr,
+    /// Accepted and not asked for yet; what accepts comes and goes, these stay.
+    waiting: Arc<SegQueue<OwnedFd>>,
 }
 
 /// A connection not yet attached to a shard; may be sent to any.
@@ -77,7 +80,7 @@ impl Listener {
         let socket = TcpListener::bind(address)?;
         let local = socket.local_addr()?;
         sys::listen(socket.as_fd(), BACKLOG)?;
-        Ok(Self { socket: Arc::new(socket.into()), local })
+        Ok(Self { socket: Arc::new(socket.into()), local, waiting: Arc::default() })
     }
 
     /// The address listened on, with the port the kernel chose if 0 was asked for.
@@ -129,7 +132,8 @@ impl Acceptors {
         }
         let acceptor = Rc::new(Acceptor {
             socket: listener.socket.clone(),
-            queue: RefCell::default(),
+            waiting: listener.waiting.clone(),
+            state: RefCell::default(),
             ring: ring.clone(),
         });
         armed.push((key, Rc::downgrade(&acceptor)));
@@ -140,13 +144,13 @@ impl Acceptors {
 /// A shard's end of a listener; lives while its accept is armed or somebody waits.
 struct Acceptor {
     socket: Arc<OwnedFd>,
-    queue: RefCell<Waiting>,
+    waiting: Arc<SegQueue<OwnedFd>>,
+    state: RefCell<State>,
     ring: Rc<Ring>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    connections: VecDeque<OwnedFd>,
+struct State {
     error: Option<i32>,
     armed: Option<Key>,
     stopped: bool,
@@ -165,41 +169,41 @@ impl Acceptor {
         cx: &mut Context<'_>,
         ring: &Rc<Ring>,
     ) -> Poll<io::Result<OwnedFd>> {
-        let mut queue = self.queue.borrow_mut();
-        if let Some(connection) = queue.connections.pop_front() {
+        if let Some(connection) = self.waiting.pop() {
             return Poll::Ready(Ok(connection));
         }
-        if let Some(code) = queue.error.take() {
+        let mut state = self.state.borrow_mut();
+        if let Some(code) = state.error.take() {
             return Poll::Ready(Err(io::Error::from_raw_os_error(code)));
         }
-        if queue.armed.is_none() {
-            queue.stopped = false;
-            queue.armed = Some(ring.accept_many(&self.socket, self.clone()));
+        if state.armed.is_none() {
+            state.stopped = false;
+            state.armed = Some(ring.accept_many(&self.socket, self.clone()));
         }
-        queue.waker = Some(cx.waker().clone());
+        state.waker = Some(cx.waker().clone());
         Poll::Pending
     }
 }
 
 impl Sink for Acceptor {
     fn complete(self: Rc<Self>, result: i32, _: Option<Slice>, more: bool) {
-        let mut queue = self.queue.borrow_mut();
+        let mut state = self.state.borrow_mut();
         if !more {
-            queue.armed = None;
+            state.armed = None;
         }
         match result {
-            0.. => queue.connections.push_back(accepted_descriptor(result)),
+            0.. => self.waiting.push(accepted_descriptor(result)),
             code if code == -libc::ECANCELED || code == -libc::ECONNABORTED => {}
-            code => queue.error = Some(-code),
+            code => state.error = Some(-code),
         }
-        if queue.connections.len() >= WAITING_MAX
-            && !queue.stopped
-            && let Some(key) = queue.armed
+        if self.waiting.len() >= WAITING_MAX
+            && !state.stopped
+            && let Some(key) = state.armed
         {
-            queue.stopped = true;
+            state.stopped = true;
             self.ring.cancel(key);
         }
-        if let Some(waker) = queue.waker.take() {
+        if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }

@@ -165,6 +165,31 @@ fn dropped_accepts_and_receives_lose_nothing() {
     );
 }
 
+/// More connections at once than may wait end the accept operation. What it had accepted by then
+/// was closed with it, unheard, unless somebody asked at that very moment.
+#[test]
+fn a_rush_of_connections_loses_none() {
+    const CONNECTIONS: usize = 400;
+    serve(
+        |shard, listener| async move {
+            for _ in 0..CONNECTIONS {
+                let accepted = listener.accept().await.expect("a connection");
+                shard.env.spawn(echo(Stream::attach(accepted)));
+                // Nobody asks for a while: the operation ends meanwhile.
+                shard.env.sleep(Duration::from_micros(300)).await;
+            }
+            shard.env.sleep(Duration::from_millis(20)).await;
+        },
+        |address| {
+            let connect = |_| TcpStream::connect(address).expect("listening");
+            let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
+            for stream in &mut streams {
+                exchange(stream, b"hello");
+            }
+        },
+    );
+}
+
 #[test]
 fn dropping_a_stream_tells_the_other_side() {
     serve(
