@@ -38,3 +38,10 @@ pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;
 
 /// Longest wait at a stop for connections to get the answers they are owed.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Pause after a failed accept: descriptors or memory are short, and come back with connections
+/// that end. The backlog keeps clients waiting meanwhile.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Shortest time between two complaints about failed accepts.
+pub const ACCEPT_REPORT_INTERVAL: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use std::{
 
 use millrace_tests::{
     broker::{Broker, Options},
-    kernel,
+    kernel::{self, Confinement},
     wire::{self, ApiKey, Connection, Writer},
 };
 
@@ -310,4 +310,34 @@ fn thousands_of_connections_are_survived() {
         }
         std::thread::sleep(Duration::from_secs(1));
     });
+}
+
+/// With no descriptor left it says so once, serves whom it has, and goes on accepting later.
+#[test]
+fn a_lack_of_descriptors_is_told_and_passes() {
+    const DESCRIPTORS: u64 = 1200;
+    const COMPLAINT: &str = "no connection can be accepted";
+    kernel::raise_descriptor_limit().expect("our own limit");
+    let confinement = Confinement { descriptors: Some(DESCRIPTORS), ..Confinement::default() };
+    let options = Options { confinement, ..Options::default() };
+    let broker = Broker::start(options.with_shards(2));
+    let mut early = Connection::open(broker.address()).expect("it answers");
+    early.create_topic("records", 2).expect("made");
+    early.produce("records", 0, b"value").expect("acknowledged");
+    let connect = |_| TcpStream::connect(broker.address()).expect("the backlog takes it");
+    let crowd: Vec<TcpStream> = (0..DESCRIPTORS).map(connect).collect();
+    let mut late = Connection::open(broker.address()).expect("the backlog takes it");
+    let sent = late.send(ApiKey::ApiVersions, 0, &[]).expect("sent");
+    let begun = Instant::now();
+    while !broker.log().contains(COMPLAINT) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is said: {}", broker.log());
+        early.produce("records", 0, b"value").expect("who is in is served");
+    }
+    // Many more tries to accept than lines.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(broker.log().matches(COMPLAINT).count(), 1, "{}", broker.log());
+    early.produce("records", 0, b"value").expect("who is in is served");
+    drop(crowd);
+    assert_eq!(late.receive().expect("it is accepted now").0, sent);
+    early.produce("records", 0, b"value").expect("still served");
 }

@@ -105,6 +105,17 @@ impl Listener {
     }
 }
 
+/// What to do about a failed accept, in a few words.
+#[must_use]
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "raise `ulimit -n` or lower `max.connections`",
+        Some(libc::ENFILE) => "raise `fs.file-max`",
+        Some(libc::ENOBUFS | libc::ENOMEM) => "the machine is out of memory for sockets",
+        _ => "it is tried again",
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         // Ends the armed accept wherever it runs, and refuses new connections at once. The only

@@ -9,7 +9,7 @@ mod stream;
 
 pub(super) use self::listener::Acceptors;
 pub use self::{
-    listener::{Accepted, Listener},
+    listener::{Accepted, Listener, remedy},
     stream::Stream,
 };
 
