@@ -92,7 +92,7 @@ fn broker_of(plan: &Plan, shard: Shard<RealEnv>) -> Broker {
         published: plan.published.clone(),
         config: config.clone(),
         settings,
-        encoder: RefCell::new(Encoder::new(Pool::new(limits::ANSWER_BUDGET_BYTES))),
+        encoder: RefCell::new(Encoder::for_answers(Pool::new(limits::ANSWER_BUDGET_BYTES))),
         producer_ids: ProducerIds::default(),
         listeners: plan.advertised.clone().into(),
     }

@@ -183,6 +183,8 @@ impl Sink for Counter {
 #[derive(Debug)]
 pub struct Encoder {
     pool: Pool,
+    /// Whether a spent pool is made up for by memory of its own.
+    overflows: bool,
     buffer: Option<TailBuf>,
     /// Where the bytes not yet in `chain` start in `buffer`.
     run_start: usize,
@@ -199,6 +201,7 @@ impl Encoder {
     pub fn new(pool: Pool) -> Self {
         Self {
             pool,
+            overflows: false,
             buffer: None,
             run_start: 0,
             chain: Chain::new(),
@@ -206,6 +209,14 @@ impl Encoder {
             flexible: false,
             failure: None,
         }
+    }
+
+    /// An encoder of answers, which takes memory of its own when `pool` is spent: a client that
+    /// sent a good request is owed its answer, whoever holds the pool. The caller bounds how many
+    /// answers there are at a time.
+    #[must_use]
+    pub fn for_answers(pool: Pool) -> Self {
+        Self { overflows: true, ..Self::new(pool) }
     }
 
     /// A whole request frame with its length in front, as a client sends it.
@@ -259,7 +270,8 @@ impl Encoder {
 
     fn next_buffer(&mut self) -> bool {
         self.end_run();
-        self.buffer = self.pool.take(self.wanted_bytes);
+        let own = || self.overflows.then(|| TailBuf::unpooled(self.wanted_bytes));
+        self.buffer = self.pool.take(self.wanted_bytes).or_else(own);
         self.run_start = 0;
         if self.buffer.is_none() {
             self.fail(EncodeError::NoBuffer);

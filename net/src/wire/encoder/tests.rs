@@ -55,6 +55,21 @@ fn a_spent_budget_is_an_answer_and_passes() {
     assert_eq!(encoder.response(3, 2, &response).expect("the buffer is back").len(), 16);
 }
 
+/// Clients that leave their answers lying spend the pool; all others were closed for it.
+#[test]
+fn an_answer_is_made_though_the_pool_is_spent() {
+    let pool = Pool::new(4096);
+    let held = pool.take(1).expect("the budget is one buffer");
+    let mut encoder = Encoder::for_answers(pool.clone());
+    let mut answer = || encoder.response(3, 1, &ProduceResponse::default());
+    let frames: Vec<Chain> = (0..300).map(|_| answer().expect("it is owed")).collect();
+    assert!(frames.iter().all(|frame| frame.len() == 16));
+    drop(held);
+    let more: Vec<Chain> = (0..300).map(|_| answer().expect("it is owed")).collect();
+    assert_eq!(pool.in_use_bytes(), 4096, "the encoder is back in its pool");
+    drop((frames, more));
+}
+
 #[test]
 fn a_frame_longer_than_its_buffer_goes_on_in_the_next() {
     let partitions: Vec<_> =
