@@ -9,9 +9,21 @@ pub const REQUESTS_OPEN_PER_CONNECTION: usize = 32;
 /// A begun frame that gets no bytes for this long leaves the shared receive buffers.
 pub const STALL_SETTLE: Duration = Duration::from_millis(200);
 
-/// Bytes of begun frames that stalled connections of one shard may hold together; beyond it they
-/// are closed.
-pub const STALLED_BYTES_PER_SHARD: usize = 64 << 20;
+/// Bytes of begun frames that the connections of one shard may hold together, or one frame of
+/// `socket.request.max.bytes` if that is more; beyond it the oldest large ones are closed.
+pub const BEGUN_BYTES_PER_SHARD: usize = 128 << 20;
+
+/// A begun frame up to this long gives way only when there is no longer one, in bytes.
+pub const SMALL_FRAME_BYTES: usize = 64 << 10;
+
+/// Unsettled pieces of a begun frame, beyond which small ones are copied together.
+pub const FRAME_PIECES_MAX: usize = 32;
+
+/// Pieces of a begun frame shorter than this on average are small, in bytes.
+pub const FRAME_PIECE_BYTES_MIN: usize = 2 << 10;
+
+// The largest frame by default fits beside many small ones.
+const _: () = assert!(BEGUN_BYTES_PER_SHARD > millrace_engine::limits::FRAME_CAP_BYTES);
 
 /// How often a shard looks for idle and stalled connections.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
@@ -19,8 +31,22 @@ pub const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a stopping shard looks whether its connections have ended.
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A begun frame that gets no bytes for this long ends its connection.
+/// A begun frame that gets no bytes for this long ends its connection, and so does one that is not
+/// complete this long after its first byte and the time that its bytes take at the least rate.
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The least rate of a client's frames, see [`FRAME_DEADLINE`].
+pub const FRAME_RATE_MIN_BYTES_PER_S: u64 = 16 << 10;
+
+/// Most bytes of an answer handed to the kernel at a time; taken pieces give their memory back.
+pub const SEND_PIECE_BYTES: usize = 1 << 20;
+
+/// Share of a shard's buffers that answers may hold which clients have not taken. Each connection
+/// has one such answer at most; its other requests wait.
+pub const UNSENT_SHARE: usize = 4;
+
+/// How long a client may take no piece of its answer while the share is spent.
+pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
 
 /// Largest request other than Produce, in bytes: none of them carries payload.
 pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;

@@ -312,6 +312,120 @@ fn thousands_of_connections_are_survived() {
     });
 }
 
+/// A ProduceRequest's frame of one partition, so long that it needs many receives.
+fn long_frame(bytes: usize) -> Vec<u8> {
+    wire::request(0, 7, 1, &vec![0x5a; bytes])
+}
+
+/// Whether the broker ends the connection within `time`.
+fn is_ended(mut stream: &TcpStream, time: Duration) -> bool {
+    stream.set_read_timeout(Some(time)).expect("a socket");
+    match stream.read(&mut [0; 1]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Unlike a stall, frames that go on arriving were not counted at all.
+#[test]
+fn large_frames_that_never_end_are_bounded_and_harm_no_small_one() {
+    const BEGUN_BYTES_PER_SHARD: usize = 128 << 20;
+    const PART_BYTES: usize = 4 << 20;
+    const LARGE: usize = 60;
+    let options = Options::default().with("millrace.buffer.bytes", &BUDGET_BYTES.to_string());
+    let broker = Broker::start(options.with_shards(1));
+    let small_frame = wire::request(18, 0, 9, &[]);
+    let begin_small = |_| {
+        let mut small = TcpStream::connect(broker.address()).expect("it accepts");
+        small.write_all(&small_frame[..6]).expect("sent");
+        small
+    };
+    let mut small: Vec<TcpStream> = (0..50).map(begin_small).collect();
+    let part = &long_frame(2 * PART_BYTES)[..PART_BYTES];
+    let mut large = Vec::new();
+    for _ in 0..LARGE {
+        let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
+        stream.write_all(part).expect("sent");
+        large.push(stream);
+    }
+    // One more byte now and then, as from a client that is merely slow.
+    let (mut open, begun) = (large, Instant::now());
+    while open.len() * PART_BYTES > BEGUN_BYTES_PER_SHARD {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} are open", open.len());
+        open.retain_mut(|stream| {
+            let _ = stream.write_all(&[0]);
+            !is_ended(stream, Duration::from_millis(1))
+        });
+    }
+    assert!(!open.is_empty(), "more were closed than had to be");
+    for stream in &mut small {
+        stream.write_all(&small_frame[6..]).expect("sent");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        stream.read_exact(&mut [0; 8]).expect("a small request is answered");
+    }
+    let peak = kernel::peak_resident_bytes(broker.pid()).expect("it runs");
+    let bound = BEGUN_BYTES_PER_SHARD as u64 + BUDGET_BYTES + REST_BYTES;
+    assert!(peak < bound, "{} MiB at its peak", peak >> 20);
+}
+
+/// A byte now and then kept a frame, and its connection, for ever.
+#[test]
+fn a_frame_that_trickles_meets_its_deadline() {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let broker = Broker::start(Options::default());
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
+    let frame = long_frame(100_000);
+    let begun = Instant::now();
+    let mut bytes = frame.iter();
+    while !is_ended(&stream, Duration::from_millis(20)) {
+        assert!(begun.elapsed() < LONGEST, "it trickles on");
+        let _ = stream.write_all(&[*bytes.next().expect("a long frame")]);
+    }
+    link.api_versions().expect("an idle connection stays");
+}
+
+/// Answers that nobody takes give way long before `connections.max.idle.ms`, and a reader that is
+/// slow but reads is not touched.
+#[test]
+fn answers_that_nobody_takes_give_way() {
+    const DEAF: usize = 12;
+    const VALUE_BYTES: usize = 900_000;
+    let options = Options::default().with("millrace.buffer.bytes", &BUDGET_BYTES.to_string());
+    let broker = Broker::start(options.with_shards(1));
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    link.create_topic("records", 1).expect("made");
+    let value = Random(SEED).bytes(VALUE_BYTES as u64);
+    for _ in 0..8 {
+        link.produce("records", 0, &value).expect("acknowledged");
+    }
+    let mut fetch = Writer::default();
+    fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("records");
+    fetch.i32(1).i32(0).i64(0).i32(64 << 20);
+    let frame = wire::request(1, 4, 1, &fetch.bytes);
+    let ask = |_| {
+        let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
+        stream.write_all(&frame.repeat(8)).expect("sent");
+        stream
+    };
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", broker.pid());
+        std::fs::read_dir(folder).expect("it runs").count()
+    };
+    let before = descriptors();
+    let _deaf: Vec<TcpStream> = (0..DEAF).map(ask).collect();
+    let mut slow = Connection::open(broker.address()).expect("it answers");
+    slow.send(ApiKey::Fetch, 4, &fetch.bytes).expect("sent");
+    let begun = Instant::now();
+    // An answer holds 7 MiB and a quarter of the budget is 8: at most one of the deaf stays.
+    while descriptors() > before + 2 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{} are open", descriptors() - before);
+        (&mut slow.stream()).read_exact(&mut [0; 32 << 10]).expect("it is still answered");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    link.produce("records", 0, &value).expect("acknowledged");
+}
+
 /// With no descriptor left it says so once, serves whom it has, and goes on accepting later.
 #[test]
 fn a_lack_of_descriptors_is_told_and_passes() {

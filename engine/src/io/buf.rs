@@ -492,6 +492,21 @@ impl Chain {
         &self.slices
     }
 
+    /// Memory that this chain keeps from being used for anything else, in bytes: whole blocks.
+    /// Others may keep the same.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        let mut before = None;
+        let mut bytes = 0;
+        for slice in &self.slices {
+            if before.replace(slice.block) != Some(slice.block) {
+                // SAFETY: the slice keeps its block alive.
+                bytes += unsafe { slice.block.as_ref() }.capacity;
+            }
+        }
+        bytes
+    }
+
     /// A part of this chain, sharing its memory.
     ///
     /// Panics when `range` reaches beyond it.

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use millrace_engine::io::buf::{Chain, Slice};
+use millrace_engine::io::buf::{Chain, Slice, TailBuf};
 
-use crate::wire::frame::request_length;
+use crate::{limits, wire::frame::request_length};
 
 /// Bytes of the length in front of every frame.
 const LENGTH_PREFIX_BYTES: usize = 4;
@@ -21,6 +21,8 @@ pub struct Frames {
     slices: VecDeque<Slice>,
     /// How many of the slices, from the front, lie in memory of their own.
     settled: usize,
+    /// The memory that the last of them lies in, with room for more behind it.
+    own: Option<TailBuf>,
     bytes: usize,
     cap_bytes: usize,
 }
@@ -29,7 +31,7 @@ impl Frames {
     /// No bytes yet; frames longer than `cap_bytes` are refused by their prefix alone.
     #[must_use]
     pub fn new(cap_bytes: usize) -> Self {
-        Self { slices: VecDeque::new(), settled: 0, bytes: 0, cap_bytes }
+        Self { slices: VecDeque::new(), settled: 0, own: None, bytes: 0, cap_bytes }
     }
 
     /// Takes received bytes.
@@ -73,6 +75,9 @@ impl Frames {
     fn take(&mut self, mut count: usize) -> Chain {
         let mut taken = Chain::new();
         self.bytes -= count;
+        if self.bytes == 0 {
+            self.own = None;
+        }
         while count > 0 {
             let slice = self.slices.pop_front().expect("the bytes were counted in");
             if slice.len() > count {
@@ -87,19 +92,46 @@ impl Frames {
         taken
     }
 
+    /// Whether a frame came in many small pieces, which cost more than their bytes.
+    #[must_use]
+    pub fn is_scattered(&self) -> bool {
+        let loose = self.slices.len() - self.settled;
+        let bytes =
+            || self.slices.iter().skip(self.settled).map(|slice| slice.len()).sum::<usize>();
+        loose > limits::FRAME_PIECES_MAX && bytes() < loose * limits::FRAME_PIECE_BYTES_MIN
+    }
+
     /// Moves what is held out of the shared receive buffers into memory of its own, so that a
     /// client that stops in mid-frame does not keep them from the others.
     ///
-    /// What came since the last call becomes one piece: each byte is copied once, however many
-    /// calls and however small the pieces it came in.
+    /// Each byte is copied once, however many calls and however small the pieces it came in, and
+    /// the memory is at most twice the bytes, but for the last page.
     pub fn settle(&mut self) {
-        if self.settled == self.slices.len() {
-            return;
+        let loose: Vec<_> = self.slices.drain(self.settled..).collect();
+        for slice in loose {
+            let mut left = &slice[..];
+            while !left.is_empty() {
+                left = self.settle_some(left);
+            }
         }
-        let mut received = Chain::new();
-        self.slices.drain(self.settled..).for_each(|slice| received.push(slice));
-        self.slices.push_back(Slice::copy_of(&received.to_vec()));
+    }
+
+    /// Copies what fits of `bytes` behind what is settled; returns the rest.
+    fn settle_some<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let room = self.bytes.min(limits::SMALL_FRAME_BYTES).max(bytes.len());
+        let mut own = self.own.take().unwrap_or_else(|| TailBuf::unpooled(room));
+        let mut start = own.len();
+        let count = own.append(bytes);
+        // Behind the last slice in the same memory, it makes that one longer.
+        if start > 0 && self.settled > 0 {
+            let last = self.slices.pop_back().expect("the loose ones were taken out");
+            self.settled -= 1;
+            start -= last.len();
+        }
+        self.slices.push_back(own.slice(start..own.len()));
         self.settled += 1;
+        self.own = (own.spare() > 0).then_some(own);
+        bytes.get(count..).unwrap_or_default()
     }
 }
 
@@ -136,18 +168,44 @@ mod tests {
     }
 
     /// Under pressure a connection settles at every receive: a frame of many receives was copied as
-    /// often as it had pieces.
+    /// often as it had pieces, or took a page for every piece.
     #[test]
-    fn settled_bytes_stay_where_they_are() {
-        let mut frames = Frames::new(1000);
-        frames.push(Slice::copy_of(&[0, 0, 0, 100, 1]));
-        frames.push(Slice::copy_of(&[2]));
+    fn settled_bytes_stay_where_they_are_and_small_pieces_share_memory() {
+        let mut frames = Frames::new(100_000);
+        frames.push(Slice::copy_of(&50_000_u32.to_be_bytes()));
         frames.settle();
-        assert_eq!(frames.slices.len(), 1, "small pieces become one");
         let place = frames.slices[0].as_ptr();
-        frames.push(Slice::copy_of(&[3]));
+        for piece in 0..4000_u16 {
+            frames.push(Slice::copy_of(&[piece.to_be_bytes()[1]]));
+            frames.settle();
+        }
+        assert_eq!((frames.slices.len(), frames.slices[0].as_ptr()), (1, place));
+        frames.push(Slice::copy_of(&[7; 46_000]));
         frames.settle();
-        assert_eq!((frames.slices.len(), frames.slices[0].as_ptr()), (2, place));
+        let mut held = Chain::new();
+        frames.slices.iter().for_each(|slice| held.push(slice.clone()));
+        let pinned = held.pinned_bytes();
+        assert!(frames.slices.len() <= 3 && pinned <= 2 * 50_004 + 4096, "{pinned}");
+        let frame = frames.next().expect("a good length").expect("complete");
+        let counted = (0..4000_u16).map(|piece| piece.to_be_bytes()[1]);
+        assert_eq!(frame.to_vec(), counted.chain([7; 46_000]).collect::<Vec<u8>>());
+        assert!(frames.own.is_none(), "nothing is held for a client that sent whole frames");
+    }
+
+    #[test]
+    fn only_many_small_pieces_are_scattered() {
+        let pushed = |count: usize, bytes: usize| {
+            let mut frames = Frames::new(10 << 20);
+            frames.push(Slice::copy_of(&(9_u32 << 20).to_be_bytes()));
+            (0..count).for_each(|_| frames.push(Slice::copy_of(&vec![1; bytes])));
+            frames
+        };
+        assert!(!pushed(limits::FRAME_PIECES_MAX - 1, 1).is_scattered());
+        assert!(!pushed(100, 2 * limits::FRAME_PIECE_BYTES_MIN).is_scattered());
+        let mut trickle = pushed(100, 1);
+        assert!(trickle.is_scattered());
+        trickle.settle();
+        assert!(!trickle.is_scattered());
     }
 
     #[test]

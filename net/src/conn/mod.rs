@@ -6,6 +6,7 @@
 //! that happens is that its own connection closes.
 
 mod frames;
+mod held;
 pub mod sweep;
 mod transform;
 mod writer;
@@ -30,6 +31,7 @@ use millrace_engine::{
 
 use self::{
     frames::Frames,
+    held::Held,
     transform::{Identity, Transform},
 };
 use crate::{
@@ -49,6 +51,8 @@ enum Work {
 /// What the reading and the writing task of a connection share.
 struct Shared {
     broker: Rc<Broker>,
+    /// All connections of the shard, this one among them.
+    connections: Rc<Connections>,
     stream: Stream,
     peer: Peer,
     transform: RefCell<Identity>,
@@ -67,19 +71,26 @@ struct Shared {
     nudge: Signal,
     /// When bytes came last, on the monotonic clock.
     heard_ns: Cell<u64>,
-    /// Bytes of a frame that has begun and is not complete.
-    held_bytes: Cell<usize>,
-    /// Since when an answer is being sent, on the monotonic clock.
-    sending_since_ns: Cell<Option<u64>>,
+    /// Bytes of a frame that has begun and is not complete, since its first byte.
+    begun: Held,
+    /// Memory of an answer that the client has not taken, since it last took a piece.
+    unsent: Held,
 }
 
 impl Shared {
     fn close(&self) {
         self.closing.set(true);
+        self.begun(0);
         self.closed.fire();
         self.came.fire();
         self.done.fire();
         self.nudge.fire();
+    }
+
+    /// Closes without waiting for answers to be taken.
+    fn end(&self) {
+        self.close();
+        self.stream.shutdown();
     }
 }
 
@@ -88,13 +99,22 @@ pub struct Connections {
     broker: Rc<Broker>,
     /// Those that live, and some that have just ended.
     list: RefCell<Vec<Weak<Shared>>>,
+    /// Bytes of begun frames that they hold together.
+    begun_bytes: Cell<usize>,
+    /// Memory of answers that their clients have not taken, together.
+    unsent_bytes: Cell<usize>,
 }
 
 impl Connections {
     /// No connections yet.
     #[must_use]
     pub fn new(broker: Rc<Broker>) -> Rc<Self> {
-        Rc::new(Self { broker, list: RefCell::default() })
+        Rc::new(Self {
+            broker,
+            list: RefCell::default(),
+            begun_bytes: Cell::new(0),
+            unsent_bytes: Cell::new(0),
+        })
     }
 
     /// How many there are, at most: some may have just ended.
@@ -118,6 +138,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
     let now_ns = broker.shard.env().monotonic_ns();
     let shared = Rc::new(Shared {
         broker,
+        connections: connections.clone(),
         stream,
         peer,
         transform: RefCell::new(Identity),
@@ -129,8 +150,8 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         closed: Signal::default(),
         nudge: Signal::default(),
         heard_ns: Cell::new(now_ns),
-        held_bytes: Cell::new(0),
-        sending_since_ns: Cell::new(None),
+        begun: Held::default(),
+        unsent: Held::default(),
     });
     let broker = shared.broker.clone();
     connections.list.borrow_mut().push(Rc::downgrade(&shared));
@@ -146,6 +167,8 @@ async fn read(shared: &Rc<Shared>) {
         loop {
             match frames.next() {
                 Ok(Some(frame)) => {
+                    // Whole, and the next one is not looked at before this one has its turn.
+                    shared.begun(0);
                     if !take(shared, frame).await {
                         return;
                     }
@@ -167,11 +190,11 @@ async fn read(shared: &Rc<Shared>) {
 /// own: `sweep` nudges a connection that idles or stalls.
 async fn receive(shared: &Rc<Shared>, frames: &mut Frames) -> Option<Slice> {
     loop {
-        shared.held_bytes.set(frames.held_bytes());
+        shared.begun(frames.held_bytes());
         if shared.closing.get() || shared.broker.shard.is_stopping() {
             return None;
         }
-        if shared.stream.pool_pressure() || shared.nudge.is_fired() {
+        if shared.stream.pool_pressure() || shared.nudge.is_fired() || frames.is_scattered() {
             frames.settle();
         }
         shared.nudge.rearm();

@@ -2,13 +2,10 @@
 
 use std::rc::Rc;
 
-use millrace_engine::{
-    io::{Clock, buf::Chain},
-    shard::signal::race,
-};
+use millrace_engine::{io::buf::Chain, shard::signal::race};
 
 use super::{Shared, Transform, Work};
-use crate::handler;
+use crate::{handler, limits};
 
 /// Takes the connection's work in order, waits for each answer and sends it.
 pub(super) async fn run(shared: Rc<Shared>) {
@@ -61,10 +58,22 @@ async fn answer(shared: &Rc<Shared>, work: Work) -> Option<Option<Chain>> {
     }
 }
 
+/// Sends an answer piece by piece, and lets go of each that the client has taken.
 async fn send(shared: &Rc<Shared>, answer: Chain) -> bool {
-    let bytes = shared.transform.borrow_mut().sending(answer);
-    shared.sending_since_ns.set(Some(shared.broker.shard.env().monotonic_ns()));
-    let sent = shared.stream.send(&bytes).await;
-    shared.sending_since_ns.set(None);
-    sent.is_ok()
+    let mut left = shared.transform.borrow_mut().sending(answer);
+    while !left.is_empty() {
+        shared.unsent(left.pinned_bytes());
+        let count = left.len().min(limits::SEND_PIECE_BYTES);
+        let sent = if count == left.len() {
+            shared.stream.send(&left).await
+        } else {
+            shared.stream.send(&left.sub(0..count)).await
+        };
+        if sent.is_err() {
+            break;
+        }
+        left = left.sub(count..left.len());
+    }
+    shared.unsent(0);
+    left.is_empty()
 }

@@ -51,3 +51,21 @@ fn chains_cut_and_copy_across_slices() {
     chain.copy_to(4, &mut target);
     assert_eq!(&target, b"efg");
 }
+
+#[test]
+fn a_chain_pins_the_blocks_that_it_lies_in() {
+    let pool = Pool::new(1 << 20);
+    let block = |class: usize| {
+        let mut buffer = pool.take(class).expect("within the budget");
+        buffer.append(&[1; 100]);
+        buffer.freeze()
+    };
+    let (small, large) = (block(4096), block(65536));
+    let mut chain = Chain::new();
+    assert_eq!(chain.pinned_bytes(), 0);
+    chain.push(small.sub(0..10));
+    chain.push(small.sub(50..51));
+    assert_eq!(chain.pinned_bytes(), 4096);
+    chain.push(large.sub(0..1));
+    assert_eq!(chain.pinned_bytes(), 4096 + 65536);
+}
