@@ -134,6 +134,19 @@ pub const TIMESTAMP_READ_BYTES: usize = 64 << 10;
 /// Share of a shard's buffers that written tail chunks may hold for readers.
 pub const TAIL_BUDGET_SHARE: usize = 2;
 
+/// Bytes read ahead for one reader from disk, below which more are read: Kafka's default of
+/// `max.partition.fetch.bytes`, and what is cut off at its end.
+pub const READ_AHEAD_WINDOW_BYTES: usize = (1 << 20) + READ_CHUNK_BYTES;
+
+/// Readers from disk, by their place in a log, that one volume remembers.
+pub const READ_AHEAD_STREAMS: usize = 256;
+
+/// Share of the memory for written tail chunks that may be held besides by what is read ahead.
+pub const READ_AHEAD_BUDGET_SHARE: usize = 4;
+
+/// Silence of a reader from disk after which what was read ahead for it goes, in milliseconds.
+pub const READ_AHEAD_IDLE_MS: u64 = 2_000;
+
 /// Silence after which a log gives its tail back, in milliseconds.
 pub const TAIL_IDLE_MS: i64 = 10_000;
 
@@ -154,6 +167,12 @@ pub const PRODUCERS_PER_LOG: usize = 100_000;
 const _: () = assert!(TAIL_CHUNK_MAX_BYTES == BUFFER_CLASS_BYTES[3]);
 const _: () = assert!(PREPARE_STEP_MIN_BYTES.is_multiple_of(DIRECT_ALIGNMENT_BYTES as u64));
 const _: () = assert!(PREPARE_STEP_MAX_BYTES.is_multiple_of(PREPARE_STEP_MIN_BYTES));
+// What is read ahead and the tails leave a quarter of the buffers to what cannot do without.
+const _: () = assert!(TAIL_BUDGET_SHARE * READ_AHEAD_BUDGET_SHARE >= 8);
+const _: () = assert!(
+    (READ_AHEAD_WINDOW_BYTES + READ_CHUNK_BYTES) * 8
+        <= BUFFER_BUDGET_PER_SHARD_BYTES / TAIL_BUDGET_SHARE / READ_AHEAD_BUDGET_SHARE
+);
 // One log alone never takes the larger part of the buffers from the others.
 const _: () = assert!(UNWRITTEN_PER_LOG_BYTES * 4 <= BUFFER_BUDGET_PER_SHARD_BYTES);
 

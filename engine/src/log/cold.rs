@@ -9,6 +9,7 @@ use super::{
     cache::Cached,
     index::Indexes,
     read::ColdRead,
+    read_ahead::{self, Place, Taken},
     recover::load_indexes,
     scan::{DenseFrom, Scanner},
     segment::{LOG_SUFFIX, Phase, file_name, in_memory},
@@ -37,17 +38,20 @@ struct Source<F> {
 pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) -> Result<Chain> {
     let mut from = read.from;
     let mut evicted = false;
+    let mut ahead = read_ahead::take(shared, from).await;
+    let in_order = ahead.is_some();
     loop {
         let Some(source) = source(shared, from).await? else {
             let text = format!("{}: offset {from} has been deleted", shared.dir.display());
             return Err(Error::new(Kind::Invalid, text));
         };
         let base = source.base;
-        let mut walk = Walk { source, at: 0, chain: Chain::new(), from, last: None };
+        let mut walk = Walk::new(source, from, ahead.take());
         let chain = match walk.collect(read.max_bytes, read.up_to).await {
             Ok(chain) => chain,
             Err(error) if is_short(&error) && !evicted => {
                 evicted = true;
+                drop(walk);
                 shared.volume.evict(read.max_bytes.max(READ_CHUNK_BYTES));
                 continue;
             }
@@ -56,6 +60,9 @@ pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) ->
             Err(error) => return Err(read_error(shared, base, &error)),
         };
         if !chain.is_empty() {
+            if let Some(place) = walk.place() {
+                read_ahead::follow(shared, place, read.max_bytes, in_order);
+            }
             return Ok(chain);
         }
         // The offset lies in a gap at the end of the segment.
@@ -212,9 +219,30 @@ struct Walk<F> {
     chain: Chain,
     from: Offset,
     last: Option<Offset>,
+    /// Where in `chain` the answer ends, and the offset there; `None` when memory was short.
+    reached: Option<(usize, Offset)>,
 }
 
 impl<F: DiskFile> Walk<F> {
+    /// A walk from where the index says, or, with the segment's bytes read ahead, from there.
+    fn new(mut source: Source<F>, from: Offset, ahead: Option<Taken>) -> Self {
+        let mut chain = Chain::new();
+        if let Some(ahead) = ahead.filter(|ahead| ahead.base == source.base) {
+            source.position = ahead.position;
+            chain = ahead.bytes;
+        }
+        assert!(source.position <= source.size, "a walk starts within its segment");
+        Self { source, at: 0, chain, from, last: None, reached: None }
+    }
+
+    /// Where a reader goes on, with the bytes read beyond the answer.
+    fn place(self) -> Option<Place<F>> {
+        let (end, next) = self.reached?;
+        let Source { file, base, position, .. } = self.source;
+        let rest = self.chain.sub(end.min(self.chain.len())..self.chain.len());
+        Some(Place { file, base, position: position + end as u64, next, rest })
+    }
+
     /// Where memory is short, what is whole already is the answer.
     async fn collect(&mut self, max_bytes: usize, up_to: Offset) -> io::Result<Chain> {
         let mut start = None;
@@ -236,6 +264,7 @@ impl<F: DiskFile> Walk<F> {
                 break;
             }
             end = next;
+            self.reached = Some((next, header.next_offset()));
             if next <= self.chain.len() {
                 whole = next;
             }
@@ -248,7 +277,10 @@ impl<F: DiskFile> Walk<F> {
         while self.chain.len() < end {
             match self.load(end - self.chain.len()).await {
                 Ok(()) => {}
-                Err(error) if is_short(&error) && whole > first => end = whole,
+                Err(error) if is_short(&error) && whole > first => {
+                    end = whole;
+                    self.reached = None;
+                }
                 Err(error) => return Err(error),
             }
         }

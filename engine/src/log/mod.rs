@@ -28,6 +28,7 @@ mod planted;
 mod prepare;
 mod producers;
 mod read;
+mod read_ahead;
 mod recover;
 mod remove;
 mod retain;

@@ -124,6 +124,7 @@ pub(super) async fn delete<E: Env>(shared: &Rc<Shared<E>>) -> Result<()> {
         })
         .await;
     shared.state.borrow_mut().release();
+    shared.volume.read_ahead().forget_before(shared, Offset(i64::MAX));
     let name = shared.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = shared.env.next_u64();
     let target = shared.dir.with_file_name(format!("{name}.{id:016x}{DELETED_DIRECTORY_SUFFIX}"));

@@ -32,6 +32,7 @@ pub(super) async fn delete_records<E: Env>(shared: &Rc<Shared<E>>, to: Offset) -
         }
         if to > state.marks.log_start() {
             state.marks.set_log_start(to);
+            shared.volume.read_ahead().forget_before(shared, to);
         }
         state.marks.log_start()
     };
@@ -117,6 +118,7 @@ fn next_to_remove<E: Env>(shared: &Shared<E>, now_ms: i64) -> Option<Offset> {
     assert!(start >= base, "the log starts at or behind what was removed");
     let start = start.max(state.marks.log_start());
     state.marks.set_log_start(start);
+    shared.volume.read_ahead().forget_before(shared, start);
     state.epochs.start_at(start);
     state.epochs_changed = true;
     Some(base)

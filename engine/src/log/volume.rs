@@ -24,6 +24,7 @@ use super::{
     gate::Gate,
     health::DiskHealth,
     planted::{Bug, is_planted},
+    read_ahead::ReadAhead,
     seal,
     segment::Phase,
     state::{FileOf, Shared},
@@ -54,6 +55,7 @@ struct Inner<E: Env> {
     health: DiskHealth,
     tail_budget_bytes: usize,
     gate: Gate,
+    read_ahead: ReadAhead<E>,
     state: RefCell<State<E>>,
 }
 
@@ -89,8 +91,16 @@ impl<E: Env> Volume<E> {
             flushes: 0,
         };
         let state = RefCell::new(state);
-        let gate = Gate::default();
-        Self { inner: Rc::new(Inner { env, disk, health, tail_budget_bytes, gate, state }) }
+        let inner = Inner {
+            env,
+            disk,
+            health,
+            tail_budget_bytes,
+            gate: Gate::default(),
+            read_ahead: ReadAhead::new(tail_budget_bytes),
+            state,
+        };
+        Self { inner: Rc::new(inner) }
     }
 
     /// The disk.
@@ -108,6 +118,11 @@ impl<E: Env> Volume<E> {
     /// What the writes of flushed logs pass through.
     pub(super) fn gate(&self) -> &Gate {
         &self.inner.gate
+    }
+
+    /// What is read from the disk ahead of its readers.
+    pub(super) fn read_ahead(&self) -> &ReadAhead<E> {
+        &self.inner.read_ahead
     }
 
     /// Device flushes (or file syncs) completed so far, for metrics.
@@ -162,9 +177,11 @@ impl<E: Env> Volume<E> {
         self.evict_while(|noted, _freed| noted > budget);
     }
 
-    /// Gives back at least `bytes` of written tail chunks, oldest first, as far as there are any.
+    /// Gives back at least `bytes`, as far as there are any: what is read ahead, then written tail
+    /// chunks, oldest first.
     pub(super) fn evict(&self, bytes: usize) {
-        self.evict_while(|_noted, freed| freed < bytes);
+        let ahead = self.inner.read_ahead.give_back();
+        self.evict_while(|_noted, freed| ahead + freed < bytes);
     }
 
     /// Looks at each chunk at most once, while `wanted` says so of the bytes noted and freed.

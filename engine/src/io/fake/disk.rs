@@ -28,7 +28,7 @@ use super::{
     inode::{Inode, Survival},
     random::Random,
 };
-use crate::io::{Disk, FlushScope, OpenMode};
+use crate::io::{Disk, FlushScope, OpenMode, buf::Pool};
 
 /// Kinds of operation that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,10 @@ pub(super) struct DiskState {
     /// Flushes begun, and those begun after one failed.
     flushes: u64,
     failed_flushes: u64,
+    /// Reads of open files begun.
+    pub(super) reads: u64,
+    /// Where reads take their buffers; without, from outside any pool.
+    pub(super) pool: Option<Pool>,
 }
 
 impl DiskState {
@@ -241,6 +245,17 @@ impl FakeDisk {
     pub fn flushes(&self) -> (u64, u64) {
         let state = self.state.borrow();
         (state.flushes, state.failed_flushes)
+    }
+
+    /// Reads of open files begun so far.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.state.borrow().reads
+    }
+
+    /// Takes the buffers of reads from `pool` from now on, as a real disk does.
+    pub fn read_into(&self, pool: &Pool) {
+        self.state.borrow_mut().pool = Some(pool.clone());
     }
 
     /// The durable-or-not content of a file as readers see it.

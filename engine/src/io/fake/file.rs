@@ -9,7 +9,7 @@ use super::{
 use crate::{
     io::{
         DiskFile, OpenMode,
-        buf::{IoRange, Slice},
+        buf::{IoRange, Slice, TailBuf},
     },
     limits::DIRECT_ALIGNMENT_BYTES,
 };
@@ -29,6 +29,15 @@ fn size(bytes: u64) -> usize {
 impl FakeFile {
     pub(super) fn new(disk: FakeDisk, id: u64, mode: OpenMode) -> Self {
         Self { disk, id, mode }
+    }
+
+    /// The buffer of a direct read, which starts at the alignment below.
+    fn buffer(&self, offset: u64, length: usize) -> io::Result<TailBuf> {
+        let span = length + size(offset % DIRECT_ALIGNMENT_BYTES as u64);
+        match &self.disk.state.borrow().pool {
+            Some(pool) => pool.take(span).ok_or_else(|| io::ErrorKind::OutOfMemory.into()),
+            None => Ok(TailBuf::unpooled(span)),
+        }
     }
 
     async fn change(
@@ -83,13 +92,17 @@ impl DiskFile for FakeFile {
 
     async fn read_at(&self, offset: u64, length: usize) -> io::Result<Slice> {
         let id = self.id;
+        self.disk.state.borrow_mut().reads += 1;
+        let buffer = self.buffer(offset, length)?;
         self.disk
             .operation(move |state| {
                 state.inject(FaultPoint::Read)?;
                 let bytes = state.inodes.get(&id).map_or(&[][..], |inode| &inode.current[..]);
                 let start = size(offset).min(bytes.len());
                 let end = start.saturating_add(length).min(bytes.len());
-                Ok(Slice::copy_of(&bytes[start..end]))
+                let mut buffer = buffer;
+                assert_eq!(buffer.append(&bytes[start..end]), end - start, "a read fits");
+                Ok(buffer.freeze())
             })
             .await
     }

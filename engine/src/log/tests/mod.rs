@@ -3,6 +3,7 @@
 mod damage;
 mod durability;
 mod foreign;
+mod read_ahead;
 mod real;
 mod retention;
 mod sealing;
