@@ -55,6 +55,12 @@ impl<T> Join<T> {
 
     /// All answers in order; `None` where a slot was dropped.
     pub async fn wait(self) -> Answers<T> {
+        self.settled().await;
+        self.take()
+    }
+
+    /// Completes when every slot has its answer or was dropped.
+    pub async fn settled(&self) {
         poll_fn(|context| {
             if self.shared.remaining.get() == 0 {
                 return Poll::Ready(());
@@ -63,7 +69,16 @@ impl<T> Join<T> {
             Poll::Pending
         })
         .await;
-        self.shared.results.take()
+    }
+
+    /// The answers so far, in order; `None` where there is none. Later ones are dropped.
+    #[must_use]
+    pub fn take(self) -> Answers<T> {
+        if self.shared.remaining.get() == 0 {
+            return self.shared.results.take();
+        }
+        // The slots that are left still find their places.
+        self.shared.results.borrow_mut().iter_mut().map(Option::take).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use millrace_engine::{
     io::buf::Chain,
     meta::Image,
     shard::reads::{FetchPartition, FetchRules, Fetched, FetchedAll, ReadSpec},
-    types::{PartitionIndex, TopicId, TopicPartition},
+    types::{PartitionIndex, TopicPartition},
 };
 use smallvec::SmallVec;
 
@@ -20,6 +20,9 @@ use crate::wire::{
 
 /// Before this version a reader may not know zstd (KIP-110).
 const ZSTD_SINCE: i16 = 10;
+
+/// From this version on topics are named by their ids (KIP-516).
+const TOPIC_IDS_SINCE: i16 = 13;
 
 const READ_COMMITTED: i8 = 1;
 
@@ -119,7 +122,7 @@ fn locate(
     version: i16,
     asked: &Asked,
 ) -> Result<TopicPartition, ErrorCode> {
-    let by_id = named.topic_id != TopicId::NONE;
+    let by_id = version >= TOPIC_IDS_SINCE;
     let topic = if by_id { image.topic_by_id(named.topic_id) } else { image.topic(&named.name) };
     let unknown =
         if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };

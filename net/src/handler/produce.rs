@@ -4,7 +4,7 @@
 //! Owns the order of checks of protocol.md 3.5. The request's frame is let go as soon as its
 //! batches are appended: what waits for the disk holds no receive buffer.
 
-use std::{borrow::Cow, rc::Rc, sync::Arc};
+use std::{borrow::Cow, rc::Rc, sync::Arc, time::Duration};
 
 use millrace_engine::{
     batch::{self, Accepted, Codec, Rejection, Rules},
@@ -15,6 +15,7 @@ use millrace_engine::{
     shard::{
         Produced,
         join::{Join, Slot},
+        signal::race,
     },
     types::{PartitionIndex, TopicId, TopicPartition},
 };
@@ -32,11 +33,16 @@ use crate::wire::{
 /// From this version on a batch may be compressed with zstd (KIP-110).
 const ZSTD_SINCE: i16 = 7;
 
+/// From this version on topics are named by their ids (KIP-516).
+const TOPIC_IDS_SINCE: i16 = 13;
+
 /// A request whose batches have their places; the answer is due when the acks rule holds.
 pub struct Started {
     version: i16,
     correlation_id: i32,
     acks: i8,
+    /// When the producer stops waiting for the acks rule, on the monotonic clock.
+    deadline_ns: u64,
     topics: SmallVec<[StartedTopic; 1]>,
     partitions: SmallVec<[StartedPartition; 4]>,
     join: Join<Produced>,
@@ -82,10 +88,12 @@ pub async fn start(
     let request = ProduceRequest::read(body, header.version)?;
     let count = request.topics.iter().filter(|item| matches!(item, Item::Partition(_))).count();
     let acks = i8::try_from(request.acks).ok().filter(|acks| (-1..=1).contains(acks));
+    let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
     let mut started = Started {
         version: header.version,
         correlation_id: header.correlation_id,
         acks: acks.unwrap_or(-1),
+        deadline_ns: broker.shard.env().monotonic_ns() + timeout_ms * 1_000_000,
         topics: SmallVec::new(),
         partitions: SmallVec::with_capacity(count),
         join: Join::new(count),
@@ -131,7 +139,7 @@ async fn start_partition(
 ) -> Option<Box<Refused>> {
     let topic = match &started.topics.last()?.name {
         StartedName::Known(topic) => topic,
-        StartedName::Unknown(_, TopicId::NONE) => {
+        StartedName::Unknown(..) if started.version < TOPIC_IDS_SINCE => {
             return Some(Refused::plain(ErrorCode::UnknownTopicOrPartition));
         }
         StartedName::Unknown(..) => return Some(Refused::plain(ErrorCode::UnknownTopicId)),
@@ -222,10 +230,22 @@ fn refused_of(rejection: Rejection) -> Box<Refused> {
 
 impl Started {
     /// Waits for the acks rule and encodes the answer: `None` closes the connection (acks 0 and
-    /// something failed, as in Kafka), `Some(None)` sends nothing.
+    /// something failed, as in Kafka), `Some(None)` sends nothing. What is appended when the time
+    /// is up stays so.
     pub async fn finish(self, broker: &Rc<Broker>) -> Option<Option<Chain>> {
-        let Self { version, correlation_id, acks, topics, partitions, join } = self;
-        let produced = join.wait().await;
+        let Self { version, correlation_id, acks, deadline_ns, topics, partitions, join } = self;
+        let env = broker.shard.env();
+        let mut missing = ErrorCode::NotLeaderOrFollower;
+        if acks == 0 {
+            join.settled().await;
+        } else {
+            let left_ns = deadline_ns.saturating_sub(env.monotonic_ns());
+            let time_is_up = env.sleep(Duration::from_nanos(left_ns));
+            if race(join.settled(), time_is_up).await.is_none() {
+                missing = ErrorCode::RequestTimedOut;
+            }
+        }
+        let produced = join.take();
         if acks == 0 {
             let failed = partitions.iter().zip(&produced).any(|(partition, produced)| {
                 partition.refused.is_some() || !matches!(produced, Some(Ok(_)))
@@ -238,7 +258,9 @@ impl Started {
             .iter()
             .zip(&produced)
             .zip(&errors)
-            .map(|((partition, produced), errors)| answer(partition, produced.as_ref(), errors))
+            .map(|((partition, produced), errors)| {
+                answer(partition, produced.as_ref(), errors, missing)
+            })
             .collect();
         let topics: SmallVec<[WireTopic<'_>; 1]> = topics.iter().map(wire_topic).collect();
         let response = ProduceResponse {
@@ -274,6 +296,7 @@ fn answer<'a>(
     partition: &'a StartedPartition,
     produced: Option<&Produced>,
     errors: &'a [RecordError<'a>],
+    missing: ErrorCode,
 ) -> PartitionProduceResponse<'a> {
     let index = partition.index;
     if let Some(refused) = &partition.refused {
@@ -290,7 +313,7 @@ fn answer<'a>(
             appended.log_start.0,
         ),
         Some(Err(failure)) => PartitionProduceResponse::refused(index, code_of_failure(*failure)),
-        None => PartitionProduceResponse::refused(index, ErrorCode::NotLeaderOrFollower),
+        None => PartitionProduceResponse::refused(index, missing),
     }
 }
 

@@ -1,4 +1,7 @@
-//! InitProducerId (key 22): ids for idempotent producers (KIP-98, KIP-360).
+//! InitProducerId (key 22): ids for idempotent producers (KIP-98).
+//!
+//! As Kafka 4 does: without a transactional id every answer is a new producer id at epoch 0, also
+//! for one that names the id it has. Such a producer counts its epochs up by itself (KIP-360).
 
 use millrace_engine::meta::{Command, Outcome};
 
@@ -8,8 +11,9 @@ use crate::wire::{
     typed::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse},
 };
 
-/// The epoch after which a producer gets a new id, as in Kafka.
-const EPOCH_LAST: i16 = i16::MAX - 1;
+/// What stands for no producer id, and no epoch.
+const NONE: i64 = -1;
+const NONE_EPOCH: i16 = -1;
 
 pub(super) async fn init_producer_id(
     broker: &Broker,
@@ -21,10 +25,8 @@ pub(super) async fn init_producer_id(
         // No coordinator will ever come in this version: a retriable error would loop for ever.
         return failed(ErrorCode::TransactionalIdAuthorizationFailed);
     }
-    // KIP-360: a producer that lost track asks for the next epoch of its own id.
-    let bumps = request.producer_id >= 0 && (0..EPOCH_LAST).contains(&request.producer_epoch);
-    if bumps {
-        return granted(request.producer_id, request.producer_epoch + 1);
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE_EPOCH) {
+        return failed(ErrorCode::InvalidRequest);
     }
     match next_id(broker).await {
         Ok(id) => granted(id, 0),
@@ -71,7 +73,7 @@ fn granted(producer_id: i64, producer_epoch: i16) -> InitProducerIdResponse {
 fn failed(error: ErrorCode) -> InitProducerIdResponse {
     filled!(InitProducerIdResponse {
         error_code: error.code(),
-        producer_id: -1,
-        producer_epoch: -1,
+        producer_id: NONE,
+        producer_epoch: NONE_EPOCH,
     })
 }

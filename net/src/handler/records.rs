@@ -44,6 +44,8 @@ async fn delete(
     let known = image.topic(topic).filter(|known| known.partition(index).is_some());
     let outcome = match known {
         None => Err(ErrorCode::UnknownTopicOrPartition),
+        // As in Kafka: a compacted log keeps each key's last record, whoever asks.
+        Some(known) if !known.config.cleanup_policy.delete => Err(ErrorCode::PolicyViolation),
         Some(known) => {
             let key = TopicPartition { topic: known.id, partition: index };
             let answer = broker.shard.call(key, Call::DeleteRecords, wanted.offset).await;

@@ -6,7 +6,7 @@ use millrace_engine::{
     config::TopicConfig,
     io::oneshot,
     meta::{Command, NewTopic, Outcome, Refusal, TopicRef},
-    types::NodeId,
+    types::{NodeId, TopicId},
 };
 
 use super::{Broker, Peer, configs::source_code, errors::code_of_refusal, filled};
@@ -152,6 +152,15 @@ pub(super) async fn delete_topics(
 }
 
 async fn delete(broker: &Broker, topic: DeleteTopicState) -> DeletableTopicResult {
+    let by_id = topic_id(topic.topic_id) != TopicId::NONE;
+    if topic.name.is_some() == by_id {
+        return filled!(DeletableTopicResult {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            error_code: ErrorCode::InvalidRequest.code(),
+            error_message: Some("A topic is named either by its name or by its id.".into()),
+        });
+    }
     let image = broker.image();
     let selector = match &topic.name {
         Some(name) => TopicRef::Name(name.to_string()),

@@ -1,0 +1,170 @@
+//! A broker of two shards in this process, and a connection that sends typed requests.
+
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use millrace_engine::{
+    batch::{BatchBuilder, BatchOptions, NewRecord},
+    config::{BrokerConfig, Sources},
+    io::{
+        buf::{Chain, Pool, Slice},
+        runtime::RuntimeOptions,
+    },
+    types::TopicId,
+};
+use millrace_net::{
+    broker::{self, Running},
+    client::{
+        admin::{Admin, NewTopic},
+        config::ClientConfig,
+    },
+    wire::{
+        Encoder, ErrorCode, Grouped, Item, Request, RequestHeader, Topic,
+        produce::{PartitionProduceData, ProduceRequest},
+    },
+};
+use tempfile::TempDir;
+
+/// No answer takes this long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The newest version of Produce and Fetch that names topics by name.
+pub const BY_NAME: i16 = 12;
+
+/// A running broker.
+pub struct Rig {
+    running: Option<Running>,
+    _dir: TempDir,
+}
+
+impl Rig {
+    /// A fresh broker with the topic "orders" of four partitions.
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = format!("log.dirs={}", dir.path().display());
+        let set = vec![data, "listeners=PLAINTEXT://127.0.0.1:0".to_owned()];
+        let config = BrokerConfig::load(&Sources { set, ..Sources::default() });
+        let options = RuntimeOptions::for_tests(2);
+        let running = broker::start(config.expect("valid settings"), options).expect("it starts");
+        let rig = Self { running: Some(running), _dir: dir };
+        rig.create("orders", &[]);
+        rig
+    }
+
+    /// Makes a topic of four partitions.
+    pub fn create(&self, name: &str, configs: &[(&str, &str)]) {
+        let mut admin = Admin::connect(ClientConfig::new(self.address())).expect("it answers");
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let configs = configs.iter().map(owned).collect();
+        let topic = NewTopic { partitions: 4, configs, ..NewTopic::new(name) };
+        admin.create_topic(&topic, false).expect("made");
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address()).expect("the broker listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a TCP socket");
+        Connection { stream, last_id: Cell::new(0) }
+    }
+
+    fn address(&self) -> String {
+        self.running.as_ref().expect("it runs").addresses()[0].to_string()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stopper()();
+            running.wait().expect("a clean stop");
+        }
+    }
+}
+
+/// A blocking connection.
+pub struct Connection {
+    stream: TcpStream,
+    last_id: Cell<i32>,
+}
+
+impl Connection {
+    /// Sends a request and does not wait.
+    pub fn send<R: Request>(&self, version: i16, request: &R) {
+        let correlation_id = self.last_id.get() + 1;
+        self.last_id.set(correlation_id);
+        let client_id = Some(Cow::Borrowed("rules"));
+        let header = RequestHeader { key: R::KEY, version, correlation_id, client_id };
+        let frame = Encoder::new(Pool::new(4 << 20)).request(&header, request).expect("fits");
+        (&self.stream).write_all(&frame.to_vec()).expect("the broker reads");
+    }
+
+    /// Waits for the answer to the request sent last and takes it apart.
+    pub fn receive<R: Request, T>(
+        &self,
+        version: i16,
+        take: impl FnOnce(R::Response<'_>) -> T,
+    ) -> T {
+        let mut length = [0; 4];
+        (&self.stream).read_exact(&mut length).expect("the broker answers");
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        (&self.stream).read_exact(&mut answer).expect("the broker answers");
+        let answer = Chain::from(Slice::copy_of(&answer));
+        let (id, response) = R::read_response(&answer, version).expect("a valid answer");
+        assert_eq!(id, self.last_id.get(), "the answer is to the last request");
+        take(response)
+    }
+
+    /// Sends a request and takes its answer apart.
+    pub fn call<R: Request, T>(
+        &self,
+        version: i16,
+        request: &R,
+        take: impl FnOnce(R::Response<'_>) -> T,
+    ) -> T {
+        self.send(version, request);
+        self.receive::<R, T>(version, take)
+    }
+
+    /// Appends a batch of one record of "orders" and returns what is answered.
+    pub fn produce(&self, partition: i32, bytes: usize, timeout_ms: i32) -> (ErrorCode, i64) {
+        let topic = Topic { name: "orders".into(), topic_id: TopicId::NONE, partitions: 1 };
+        self.produce_to(BY_NAME, topic, partition, bytes, timeout_ms)
+    }
+
+    /// As [`Connection::produce`], to the topic as it is named.
+    pub fn produce_to(
+        &self,
+        version: i16,
+        topic: Topic<'_>,
+        partition: i32,
+        bytes: usize,
+        timeout_ms: i32,
+    ) -> (ErrorCode, i64) {
+        let records = Chain::from(Slice::copy_of(&batch(bytes)));
+        let partitions = [PartitionProduceData { index: partition, records }];
+        let topics = [topic];
+        let topics = Grouped::Values { topics: &topics, partitions: &partitions };
+        let request = ProduceRequest { acks: -1, timeout_ms, topics, ..ProduceRequest::default() };
+        self.call(version, &request, |response| match response.topics.iter().nth(1) {
+            Some(Item::Partition(answer)) => (answer.error_code, answer.base_offset),
+            _ => panic!("one topic and one partition: {response:?}"),
+        })
+    }
+}
+
+/// A batch of one record with a value of so many bytes.
+pub fn batch(bytes: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    let value = vec![7; bytes];
+    let record = NewRecord { timestamp_ms: 1, value: Some(&value), ..NewRecord::default() };
+    builder.push(&record).expect("a small record");
+    let mut made = Vec::new();
+    builder.finish(&BatchOptions::default(), &mut made).expect("a plain batch");
+    made
+}
