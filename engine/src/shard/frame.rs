@@ -16,7 +16,7 @@ use rkyv::{
 use crate::limits::HOP_FRAME_BYTES;
 
 /// Names the layout of [`Header`]; grows with every change to it.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// What one shard asks or answers another. Integers only: their meaning is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub enum Header {
         partition: PartitionKey,
         /// What to read.
         read: ReadSpec,
+        /// Whether only to say how much there is to read.
+        counts: bool,
         /// The token to notify when the partition moves, if the asker may wait; else zero.
         watch: u64,
     },
@@ -160,6 +162,8 @@ pub struct ReadCode {
     pub last_stable_offset: i64,
     /// Log start offset.
     pub log_start: i64,
+    /// Bytes that could be read, where that was all that was asked.
+    pub readable_bytes: u64,
 }
 
 /// Questions off the hot path.
@@ -242,7 +246,7 @@ mod tests {
         vec![
             Header::Produce { token: 1, partition: KEY, acks: -1, now_ms: 5, batch: [9; 61] },
             Header::Produced { token: 1, result: ProducedCode::default() },
-            Header::Read { token: 2, partition: KEY, read, watch: 8 },
+            Header::Read { token: 2, partition: KEY, read, counts: true, watch: 8 },
             Header::ReadDone { token: 2, result: ReadCode::default() },
             Header::Moved { watch: 8 },
             Header::Unwatch { watch: 8, partition: KEY },

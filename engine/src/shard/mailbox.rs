@@ -48,8 +48,8 @@ impl<E: Env> Shard<E> {
                 }
             }
             Header::Produced { token, result } => self.produced(token, result),
-            Header::Read { token, partition, read, watch } => {
-                self.answer_read(from, token, partition_of(partition), read, watch);
+            Header::Read { token, partition, read, counts, watch } => {
+                self.answer_read(from, token, partition_of(partition), read, counts, watch);
             }
             Header::ReadDone { token, result } => self.read_done(token, result, payload),
             Header::Moved { watch } => self.moved(watch),

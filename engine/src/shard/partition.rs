@@ -257,9 +257,7 @@ impl<E: Env> Partition<E> {
         if fetched.failure.is_some() {
             return Reading::Done(fetched);
         }
-        let (marks, from) = (self.log.marks(), Offset(read.offset));
-        let up_to =
-            if read.read_committed { marks.last_stable_offset() } else { marks.high_watermark() };
+        let (from, up_to) = (Offset(read.offset), self.readable_end(read));
         match self.log.read(from, read.max_bytes as usize, up_to) {
             Read::Ready(chain) => {
                 assert!(!chain.is_empty(), "a ready read holds a batch at least");
@@ -288,6 +286,22 @@ impl<E: Env> Partition<E> {
             Err(error) => return begun.failed(error.kind().into()),
         }
         begun
+    }
+
+    /// How much a read could bring, without reading.
+    pub(super) fn count(&self, read: &ReadSpec) -> Fetched {
+        let mut fetched = self.look(read);
+        if fetched.failure.is_none() {
+            let bytes = self.log.bytes_between(Offset(read.offset), self.readable_end(read));
+            fetched.readable_bytes = bytes.min(read.max_bytes as usize);
+        }
+        fetched
+    }
+
+    /// Offset up to which a reader of this kind may read.
+    fn readable_end(&self, read: &ReadSpec) -> Offset {
+        let marks = self.log.marks();
+        if read.read_committed { marks.last_stable_offset() } else { marks.high_watermark() }
     }
 
     /// What a read would say of the partition, without reading: for answers that are full.

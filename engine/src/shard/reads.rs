@@ -13,10 +13,10 @@ use super::{
     failure::Failure,
     frame::{Header, ReadCode},
     join::{Join, Slot},
-    partition::Partition,
     signal::{Signal, race},
 };
 use crate::{
+    batch,
     io::{Env, buf::Chain},
     log::{ColdRead, Marks},
     types::{ShardId, TopicPartition},
@@ -55,6 +55,8 @@ pub struct Fetched {
     pub log_start: i64,
     /// Whole record batches as they lie in the log.
     pub records: Chain,
+    /// Bytes that could be read, where only that was asked.
+    pub(super) readable_bytes: usize,
 }
 
 /// What was found in each partition of a fetch; that of a single one lies in place.
@@ -76,6 +78,7 @@ impl Fetched {
             last_stable_offset: marks.last_stable_offset().0,
             log_start: marks.log_start().0,
             records: Chain::new(),
+            readable_bytes: 0,
         }
     }
 
@@ -92,6 +95,7 @@ impl Fetched {
             last_stable_offset: -1,
             log_start: -1,
             records: Chain::new(),
+            readable_bytes: 0,
         }
     }
 
@@ -101,6 +105,7 @@ impl Fetched {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset,
             log_start: self.log_start,
+            readable_bytes: self.readable_bytes as u64,
         }
     }
 
@@ -111,6 +116,7 @@ impl Fetched {
             last_stable_offset: code.last_stable_offset,
             log_start: code.log_start,
             records,
+            readable_bytes: usize::try_from(code.readable_bytes).unwrap_or(usize::MAX),
         }
     }
 }
@@ -122,73 +128,154 @@ impl<E: Env> Shard<E> {
         let wait_ns = u64::try_from(rules.max_wait_ms).unwrap_or(0) * 1_000_000;
         let deadline_ns = self.inner.env.monotonic_ns() + wait_ns;
         let watch = Watch::new(self, wanted, wait_ns > 0);
+        // Any batch is worth a single byte: then reading tells as much as counting.
+        let counts = wait_ns > 0 && rules.min_bytes > 1;
         loop {
             watch.signal.rearm();
-            let mut fetched = self.read_all(wanted, &watch, rules.max_bytes).await;
-            let bytes = keep_within(&mut fetched, rules.max_bytes);
-            let now_ns = self.inner.env.monotonic_ns();
-            if bytes >= rules.min_bytes
-                || now_ns >= deadline_ns
-                || fetched.iter().any(|one| one.failure.is_some())
-            {
-                return fetched;
+            let is_time_up = || self.inner.env.monotonic_ns() >= deadline_ns;
+            if !counts || is_time_up() || self.is_due(wanted, &watch, &rules).await {
+                let fetched = self.read_all(wanted, &watch, rules.max_bytes).await;
+                let bytes: usize = fetched.iter().map(|one| one.records.len()).sum();
+                // What was due by its count is not judged again: whole batches may come to less.
+                let is_enough = bytes >= rules.min_bytes || (counts && bytes > 0);
+                let has_failed = fetched.iter().any(|one| one.failure.is_some());
+                if is_enough || has_failed || is_time_up() {
+                    return fetched;
+                }
             }
-            drop(fetched);
-            let left = Duration::from_nanos(deadline_ns - now_ns);
-            race(watch.signal.wait(), self.inner.env.sleep(left)).await;
+            let left_ns = deadline_ns.saturating_sub(self.inner.env.monotonic_ns());
+            race(watch.signal.wait(), self.inner.env.sleep(Duration::from_nanos(left_ns))).await;
         }
     }
 
-    /// Reads every partition once. What this shard reads itself stays within `max_bytes`; what
-    /// others read at the same time is cut by the caller.
+    /// Whether enough can be read, or something is wrong, by counting alone.
+    async fn is_due(
+        &self,
+        wanted: &[FetchPartition],
+        watch: &Watch<'_, E>,
+        rules: &FetchRules,
+    ) -> bool {
+        let join = Join::new(wanted.len());
+        for (index, one) in wanted.iter().enumerate() {
+            let owner = self.owner(one.partition);
+            let slot = join.slot(index);
+            if owner != self.id() {
+                self.ask_read(owner, one, one.read, true, slot, watch.token).await;
+                continue;
+            }
+            let counted = self.find(one.partition).map(|partition| {
+                partition.watch_local(&watch.signal);
+                partition.count(&one.read)
+            });
+            slot.fulfil(counted.unwrap_or_else(|| Fetched::of_failure(Failure::NotOwner)));
+        }
+        let mut bytes = 0_usize;
+        for counted in join.wait().await {
+            match counted.filter(|counted| counted.failure.is_none()) {
+                Some(counted) => bytes = bytes.saturating_add(counted.readable_bytes),
+                None => return true,
+            }
+        }
+        bytes >= rules.min_bytes
+    }
+
+    /// Reads every partition once, within `max_bytes` together.
     async fn read_all(
         &self,
         wanted: &[FetchPartition],
         watch: &Watch<'_, E>,
         max_bytes: usize,
     ) -> FetchedAll {
-        let join = Join::new(wanted.len());
-        let mut left_bytes = max_bytes;
-        for (index, one) in wanted.iter().enumerate() {
-            let owner = self.owner(one.partition);
-            if owner != self.id() {
-                self.ask_read(owner, one, join.slot(index), watch.token).await;
-                continue;
+        let mut fetched = FetchedAll::new();
+        let mut kept_bytes = 0;
+        while fetched.len() < wanted.len() {
+            let rest = &wanted[fetched.len()..];
+            let mut round = self.read_some(rest, watch, kept_bytes, max_bytes).await;
+            assert!(!round.is_empty(), "each round brings the answer forward");
+            kept_bytes = keep_within(&mut round, kept_bytes, max_bytes);
+            if fetched.is_empty() {
+                fetched = round;
+            } else {
+                fetched.append(&mut round);
             }
-            let fetched = match self.find(one.partition) {
-                Some(partition) => {
-                    // Watching before reading, so that no move between the two is missed.
-                    if watch.token != 0 {
-                        partition.watch_local(&watch.signal);
-                    }
-                    let fetched = read_within(&partition, one.read, left_bytes, max_bytes).await;
-                    left_bytes = left_bytes.saturating_sub(fetched.records.len());
-                    fetched
-                }
-                None => Fetched::of_failure(Failure::NotOwner),
-            };
-            join.slot(index).fulfil(fetched);
         }
-        let answers = join.wait().await;
-        assert_eq!(answers.len(), wanted.len(), "each partition has its answer");
-        answers
-            .into_iter()
-            .map(|one| one.unwrap_or_else(|| Fetched::of_failure(Failure::NotOwner)))
-            .collect()
+        assert_eq!(fetched.len(), wanted.len(), "each partition has its answer");
+        fetched
+    }
+
+    /// Reads as many of `wanted`, from the first on, as the rest of the answer may take. What other
+    /// shards are asked for counts in full until they have answered.
+    async fn read_some(
+        &self,
+        wanted: &[FetchPartition],
+        watch: &Watch<'_, E>,
+        kept_bytes: usize,
+        max_bytes: usize,
+    ) -> FetchedAll {
+        let (mut left_bytes, mut asked_bytes) = (max_bytes.saturating_sub(kept_bytes), 0);
+        let mut is_begun = kept_bytes > 0;
+        let mut is_asking = false;
+        let join = Join::new(wanted.len());
+        let mut count = 0;
+        for (index, one) in wanted.iter().enumerate() {
+            let room = left_bytes.saturating_sub(asked_bytes);
+            if room == 0 && is_asking {
+                break;
+            }
+            // Once the answer is full, only the marks are told. Its first read takes a batch at
+            // least.
+            let looks = room == 0 && is_begun;
+            let mut read = one.read;
+            read.max_bytes = read.max_bytes.min(u32::try_from(room).unwrap_or(u32::MAX));
+            let owner = self.owner(one.partition);
+            if owner == self.id() {
+                let fetched = self.read_here(one.partition, &read, looks, watch).await;
+                left_bytes = left_bytes.saturating_sub(fetched.records.len());
+                is_begun |= !fetched.records.is_empty();
+                join.slot(index).fulfil(fetched);
+            } else {
+                asked_bytes += read.max_bytes as usize;
+                is_asking |= !looks;
+                self.ask_read(owner, one, read, looks, join.slot(index), watch.token).await;
+            }
+            count = index + 1;
+        }
+        (count..wanted.len()).for_each(|index| drop(join.slot(index)));
+        let answers = join.wait().await.into_iter().take(count);
+        answers.map(|one| one.unwrap_or_else(|| Fetched::of_failure(Failure::NotOwner))).collect()
+    }
+
+    async fn read_here(
+        &self,
+        partition: TopicPartition,
+        read: &ReadSpec,
+        looks: bool,
+        watch: &Watch<'_, E>,
+    ) -> Fetched {
+        let Some(partition) = self.find(partition) else {
+            return Fetched::of_failure(Failure::NotOwner);
+        };
+        // Watching before reading, so that no move between the two is missed.
+        if watch.token != 0 {
+            partition.watch_local(&watch.signal);
+        }
+        if looks { partition.look(read) } else { partition.read(read).await }
     }
 
     async fn ask_read(
         &self,
         owner: ShardId,
         one: &FetchPartition,
+        read: ReadSpec,
+        counts: bool,
         slot: Slot<Fetched>,
         watch: u64,
     ) {
         let token = self.inner.asked.borrow_mut().insert(Asked::Read(slot));
         let partition = super::key_of(one.partition);
         assert_ne!(owner, self.id(), "a shard asks others only");
-        self.ask(owner, &Header::Read { token, partition, read: one.read, watch }, Chain::new())
-            .await;
+        let header = Header::Read { token, partition, read, counts, watch };
+        self.ask(owner, &header, Chain::new()).await;
     }
 
     /// Answers a read of another shard: at once from memory, a cold one on a task of its own, so
@@ -199,6 +286,7 @@ impl<E: Env> Shard<E> {
         token: u64,
         partition: TopicPartition,
         read: ReadSpec,
+        counts: bool,
         watch: u64,
     ) {
         let Some(partition) = self.find(partition) else {
@@ -207,6 +295,9 @@ impl<E: Env> Shard<E> {
         };
         if watch != 0 {
             partition.watch_remote(to, watch);
+        }
+        if counts {
+            return self.post_read(to, token, partition.count(&read));
         }
         match partition.read_memory(&read) {
             Reading::Done(fetched) => self.post_read(to, token, fetched),
@@ -238,34 +329,33 @@ impl<E: Env> Shard<E> {
     }
 }
 
-/// Reads at most what is left of the answer; once that is spent, only looks. The first read of an
-/// answer takes a batch at least.
-async fn read_within<E: Env>(
-    partition: &Partition<E>,
-    mut read: ReadSpec,
-    left_bytes: usize,
-    max_bytes: usize,
-) -> Fetched {
-    if left_bytes == 0 && max_bytes > 0 {
-        return partition.look(&read);
-    }
-    read.max_bytes = read.max_bytes.min(u32::try_from(left_bytes).unwrap_or(u32::MAX));
-    partition.read(&read).await
-}
-
-/// Drops what exceeds the limit, in order of priority; returns the bytes kept. The first batch is
-/// kept whatever its size, so that a consumer always moves on (KIP-74).
-fn keep_within(fetched: &mut [Fetched], max_bytes: usize) -> usize {
-    let mut kept = 0;
+/// Cuts what exceeds the limit, in order of priority and between batches; returns the bytes kept,
+/// with those kept before. The first batch of an answer is kept whatever its size, so that a
+/// consumer always moves on (KIP-74).
+fn keep_within(fetched: &mut [Fetched], kept_before: usize, max_bytes: usize) -> usize {
+    let mut kept = kept_before;
     for one in fetched {
-        let bytes = one.records.len();
-        if kept > 0 && kept + bytes > max_bytes {
-            one.records = Chain::new();
-        } else {
-            kept += bytes;
+        let left = max_bytes.saturating_sub(kept);
+        if one.records.len() > left {
+            let whole = whole_batches(&one.records, left, kept == 0);
+            one.records = one.records.sub(0..whole);
         }
+        kept += one.records.len();
     }
     kept
+}
+
+/// Length of the whole batches that fit into `max_bytes`, the first one at any rate if `needs_one`.
+fn whole_batches(records: &Chain, max_bytes: usize, needs_one: bool) -> usize {
+    let mut end = 0;
+    while let Some(header) = batch::Header::from_chain(records, end) {
+        let next = end + header.size_bytes();
+        if next > records.len() || (next > max_bytes && !(needs_one && end == 0)) {
+            break;
+        }
+        end = next;
+    }
+    end
 }
 
 /// The interest of one waiting fetch, given up when it ends however it ends.
