@@ -62,6 +62,16 @@ pub const PRODUCER_BATCHES_KEPT: usize = 5;
 /// `batch.size` or one record of at most `max.request.size` (1 MiB), far below.
 pub const DECOMPRESSED_BATCH_CAP_BYTES: usize = 64 << 20;
 
+/// Most bytes of records, decompressed, that are looked at on a shard's core: about 0.1 ms in the
+/// worst case (gzip, or records of a few bytes each), a tenth of a round of its tasks and as long as
+/// the way to another thread and back. More goes to the threads for long work.
+pub const QUICK_RECORDS_BYTES: usize = 64 << 10;
+
+/// Threads of a process for work that computes long: checks and recompression of large batches.
+/// Each holds one batch, as sent and decompressed. They are not those for files, which nobody
+/// should wait for behind a batch.
+pub const LONG_WORK_THREADS: usize = 2;
+
 /// Faulty records named in the answer to one batch; the rest only count.
 pub const RECORD_ERRORS_MAX: usize = 1024;
 

@@ -51,6 +51,9 @@ pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
 /// Largest request other than Produce, in bytes: none of them carries payload.
 pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;
 
+/// Bytes of a request that a shard copies between two turns of its other tasks.
+pub const MOVED_AT_A_TIME_BYTES: usize = 256 << 10;
+
 /// Largest Fetch that lets later requests of its connection start, in bytes; some thousand
 /// partitions. A longer one waits alone, so that waiting copies stay small together.
 pub const WAITING_REQUEST_BYTES: usize = 64 << 10;

@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::{
     checksum::{checksum, shift_checksum},
-    compress::CodecError,
+    compress::{CodecError, LZ4_DESCRIPTOR_BYTES, makes_at_once},
     header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType},
     records::{Record, RecordError, Records, record_bytes},
 };
@@ -158,29 +158,111 @@ impl std::error::Error for Rejection {}
 /// Idempotence and transactions are left to the log, which has the producer's state: see
 /// [`Header::is_idempotent`] and [`Header::is_transactional`].
 pub fn check(batch: &Chain, rules: &Rules, now_ms: i64) -> Result<Accepted, Rejection> {
-    let (bytes, header) = one_batch(batch, rules)?;
-    if header.base_offset != Offset(0) {
-        return Err(Rejection::invalid("The base offset of the record batch should be 0."));
+    Unwalked::new(batch, rules, now_ms)?.finish()
+}
+
+/// As [`check`], but for a thread that others wait for: records that come to more than
+/// `quick_bytes`, once decompressed, are left for later.
+pub fn begin(
+    batch: &Chain,
+    rules: &Rules,
+    now_ms: i64,
+    quick_bytes: usize,
+) -> Result<Begun, Rejection> {
+    let unwalked = Unwalked::new(batch, rules, now_ms)?;
+    if unwalked.exceeds(quick_bytes) {
+        return Ok(Begun::Long(unwalked));
     }
-    if batch.len() > rules.max_message_bytes {
-        return Err(Rejection::TooLarge);
+    let quick_bytes = quick_bytes.min(rules.decompressed_cap_bytes);
+    match unwalked.max_timestamp_ms(quick_bytes) {
+        Ok(max_timestamp_ms) => unwalked.accept(max_timestamp_ms).map(Begun::Done),
+        // Over the bound of the quick look, not necessarily over the topic's.
+        Err(Rejection::TooLarge) if quick_bytes < rules.decompressed_cap_bytes => {
+            Ok(Begun::Long(unwalked))
+        }
+        Err(rejection) => Err(rejection),
     }
-    let payload = batch.sub(HEADER_BYTES..batch.len());
-    if checksum(&bytes, payload.slices().iter().map(|slice| &**slice)) != header.crc {
-        return Err(Rejection::Corrupt);
+}
+
+/// How far [`begin`] came.
+#[derive(Debug)]
+pub enum Begun {
+    /// All the way.
+    Done(Accepted),
+    /// Up to the records.
+    Long(Unwalked),
+}
+
+impl Begun {
+    /// The rest of the check, which may take as long as walking `decompressed_cap_bytes` does.
+    pub fn finish(self) -> Result<Accepted, Rejection> {
+        match self {
+            Self::Done(accepted) => Ok(accepted),
+            Self::Long(unwalked) => unwalked.finish(),
+        }
     }
-    check_header(&header)?;
-    check_timestamp_type(&header, rules)?;
-    let max_timestamp_ms = if needs_walk(&header, rules, now_ms) {
-        walk(&header, &payload, rules, now_ms)?
-    } else {
-        header.max_timestamp_ms
-    };
-    if batch.len() > rules.segment_bytes {
-        return Err(Rejection::LargerThanSegment);
+}
+
+/// A batch that passed every check but those of its records, which may not be asked for.
+#[derive(Debug)]
+pub struct Unwalked {
+    bytes: [u8; HEADER_BYTES],
+    header: Header,
+    payload: Chain,
+    rules: Rules,
+    now_ms: i64,
+}
+
+impl Unwalked {
+    fn new(batch: &Chain, rules: &Rules, now_ms: i64) -> Result<Self, Rejection> {
+        let (bytes, header) = one_batch(batch, rules)?;
+        if header.base_offset != Offset(0) {
+            return Err(Rejection::invalid("The base offset of the record batch should be 0."));
+        }
+        if batch.len() > rules.max_message_bytes {
+            return Err(Rejection::TooLarge);
+        }
+        let payload = batch.sub(HEADER_BYTES..batch.len());
+        if checksum(&bytes, payload.slices().iter().map(|slice| &**slice)) != header.crc {
+            return Err(Rejection::Corrupt);
+        }
+        check_header(&header)?;
+        check_timestamp_type(&header, rules)?;
+        Ok(Self { bytes, header, payload, rules: rules.clone(), now_ms })
     }
-    let stored = as_stored(&header, &bytes, rules, max_timestamp_ms, now_ms);
-    Ok(Accepted { header: stored, payload })
+
+    /// Whether a walk is known to take more than `bytes` of records before it is begun.
+    fn exceeds(&self, bytes: usize) -> bool {
+        let Some(codec) = self.header.codec() else { return false };
+        let mut start = [0; LZ4_DESCRIPTOR_BYTES];
+        let present = start.len().min(self.payload.len());
+        self.payload.copy_to(0, start.get_mut(..present).unwrap_or_default());
+        needs_walk(&self.header, &self.rules, self.now_ms)
+            && (self.payload.len() > bytes || makes_at_once(codec, &start) > bytes)
+    }
+
+    /// The largest timestamp of the records; walked, up to `cap_bytes`, where a rule asks for it.
+    fn max_timestamp_ms(&self, cap_bytes: usize) -> Result<i64, Rejection> {
+        if needs_walk(&self.header, &self.rules, self.now_ms) {
+            walk(&self.header, &self.payload, &self.rules, cap_bytes, self.now_ms)
+        } else {
+            Ok(self.header.max_timestamp_ms)
+        }
+    }
+
+    fn accept(self, max_timestamp_ms: i64) -> Result<Accepted, Rejection> {
+        let Self { bytes, header, payload, rules, now_ms } = self;
+        if HEADER_BYTES.saturating_add(payload.len()) > rules.segment_bytes {
+            return Err(Rejection::LargerThanSegment);
+        }
+        let header = as_stored(&header, &bytes, &rules, max_timestamp_ms, now_ms);
+        Ok(Accepted { header, payload })
+    }
+
+    fn finish(self) -> Result<Accepted, Rejection> {
+        let max_timestamp_ms = self.max_timestamp_ms(self.rules.decompressed_cap_bytes)?;
+        self.accept(max_timestamp_ms)
+    }
 }
 
 /// The header of the only batch in `batch`, with a known codec.
@@ -275,8 +357,14 @@ fn is_out_of_bounds(timestamp_ms: i64, rules: &Rules, now_ms: i64) -> bool {
 }
 
 /// Walks the records; returns the largest timestamp among them.
-fn walk(header: &Header, payload: &Chain, rules: &Rules, now_ms: i64) -> Result<i64, Rejection> {
-    let records = record_bytes(header, payload, rules.decompressed_cap_bytes)?;
+fn walk(
+    header: &Header,
+    payload: &Chain,
+    rules: &Rules,
+    cap_bytes: usize,
+    now_ms: i64,
+) -> Result<i64, Rejection> {
+    let records = record_bytes(header, payload, cap_bytes)?;
     let mut max_timestamp_ms = -1;
     let mut faults = Faults::default();
     let mut walked = 0;

@@ -106,6 +106,23 @@ pub fn decompress(
     Ok(())
 }
 
+/// Bytes at the start of an LZ4 frame that tell the size of its blocks: magic, flags, sizes.
+pub(super) const LZ4_DESCRIPTOR_BYTES: usize = 6;
+
+/// Bytes that [`decompress`] may make at a time before it notices the cap, for input that begins
+/// with `start`. An LZ4 frame chooses its blocks' size, up to 4 MiB; each block is made whole.
+pub(super) fn makes_at_once(codec: Codec, start: &[u8; LZ4_DESCRIPTOR_BYTES]) -> usize {
+    let [.., sizes] = start;
+    match (codec, (sizes >> 4) & 7) {
+        // Other sizes than these four are refused, and the first is the smallest.
+        (Codec::Lz4, 5) => 256 << 10,
+        (Codec::Lz4, 6) => 1 << 20,
+        (Codec::Lz4, 7) => 4 << 20,
+        (Codec::Lz4, _) => 64 << 10,
+        _ => 0,
+    }
+}
+
 fn read_capped(
     decoder: impl Read,
     codec: Codec,

@@ -22,7 +22,7 @@ mod snappy;
 mod varint;
 
 pub use builder::{BatchBuilder, BatchOptions, BuildError, NewRecord, NewRecordHeader};
-pub use check::{Accepted, RecordErrors, Rejection, Rules, check};
+pub use check::{Accepted, Begun, RecordErrors, Rejection, Rules, Unwalked, begin, check};
 pub use checksum::{checksum, shift_checksum};
 pub use compress::{CodecError, compress, decompress};
 pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};

@@ -49,8 +49,9 @@ pub trait Spawn {
     fn spawn_background(&self, task: impl Future<Output = ()> + 'static);
     /// Lets other tasks of this shard run.
     fn yield_now(&self) -> impl Future<Output = ()>;
-    /// Runs `work` on a thread where it may block; the shard goes on meanwhile.
-    fn run_blocking<T: Send + 'static>(
+    /// Runs `work`, which computes long, on another thread; the shard goes on meanwhile. Work that
+    /// has not begun when the caller gives up is not done.
+    fn run_long<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = T>;

@@ -72,6 +72,12 @@ pub struct Sender<T: Send> {
 }
 
 impl<T: Send> Sender<T> {
+    /// Whether the receiver is still there.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.cell) > 1
+    }
+
     /// Hands `value` over; without effect when the receiver is gone.
     pub fn send(self, value: T) {
         lock(&self.cell).value = Some(value);

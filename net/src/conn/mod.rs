@@ -71,6 +71,8 @@ struct Shared {
     nudge: Signal,
     /// When bytes came last, on the monotonic clock.
     heard_ns: Cell<u64>,
+    /// Of the producer whose answer is next.
+    patience: produce::Patience,
     /// Bytes of a frame that has begun and is not complete, since its first byte.
     begun: Held,
     /// Memory of an answer that the client has not taken, since it last took a piece.
@@ -150,6 +152,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         closed: Signal::default(),
         nudge: Signal::default(),
         heard_ns: Cell::new(now_ns),
+        patience: produce::Patience::default(),
         begun: Held::default(),
         unsent: Held::default(),
     });
@@ -213,7 +216,7 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     let frame_bytes = frame.len();
     let work = match kind {
         // What was sent before it is answered, or waits as it may: a Produce or a Fetch.
-        handler::Kind::Produce => match produce::start(&shared.broker, &header, body).await {
+        handler::Kind::Produce => match produce::start(&shared.broker, frame).await {
             Ok(started) => Work::Produce(started),
             Err(_) => return false,
         },

@@ -1,5 +1,5 @@
 //! The regular look at all connections of a shard: who idles too long, who stalls in mid-frame,
-//! who takes no answer.
+//! who takes no answer, whose answer comes too late.
 //!
 //! One timer for all of them, so that a receive costs none.
 
@@ -37,6 +37,7 @@ fn sweep(connections: &Connections) {
             continue;
         }
         end_stuck_send(&connection, now_ns);
+        connection.patience.look(now_ns);
         look_at(&connection, now_ns);
     }
     connections.relieve_unsent(now_ns);

@@ -44,7 +44,7 @@ async fn next(shared: &Rc<Shared>) -> Option<Work> {
 /// The answer of one request: `None` closes the connection, `Some(None)` sends nothing.
 async fn answer(shared: &Rc<Shared>, work: Work) -> Option<Option<Chain>> {
     match work {
-        Work::Produce(started) => started.finish(&shared.broker).await,
+        Work::Produce(started) => started.finish(&shared.broker, &shared.patience).await,
         Work::Run(kind, frame) => {
             let run = handler::run(&shared.broker, &shared.peer, &frame);
             // A client that left waits for no fetch.

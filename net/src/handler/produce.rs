@@ -4,18 +4,22 @@
 //! Owns the order of checks of protocol.md 3.5. The request's frame is let go as soon as its
 //! batches are appended: what waits for the disk holds no receive buffer.
 
-use std::{borrow::Cow, rc::Rc, sync::Arc, time::Duration};
+use std::{borrow::Cow, cell::Cell, future::Future, rc::Rc, sync::Arc};
 
 use millrace_engine::{
-    batch::{self, Accepted, Codec, Rejection, Rules},
+    batch::{self, Accepted, Begun, Codec, Rejection, Rules},
     config::{CompressionType, TimestampType, TopicConfig},
-    io::{Clock, Spawn, buf::Chain},
-    limits::DECOMPRESSED_BATCH_CAP_BYTES,
+    io::{
+        Clock, Spawn,
+        buf::{Chain, TailBuf},
+        runtime::RealEnv,
+    },
+    limits::{DECOMPRESSED_BATCH_CAP_BYTES, QUICK_RECORDS_BYTES},
     meta::Topic,
     shard::{
         Produced,
-        join::{Join, Slot},
-        signal::race,
+        join::Join,
+        signal::{Signal, race},
     },
     types::{PartitionIndex, TopicId, TopicPartition},
 };
@@ -25,9 +29,13 @@ use super::{
     Broker,
     errors::{code_of_failure, code_of_rejection},
 };
+use crate::limits::MOVED_AT_A_TIME_BYTES;
 use crate::wire::{
     Cursor, Decode, DecodeError, ErrorCode, Grouped, Item, List, RequestHeader, Topic as WireTopic,
-    produce::{PartitionProduceResponse, ProduceRequest, ProduceResponse, RecordError},
+    produce::{
+        PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+        RecordError,
+    },
 };
 
 /// From this version on a batch may be compressed with zstd (KIP-110).
@@ -40,12 +48,39 @@ const TOPIC_IDS_SINCE: i16 = 13;
 pub struct Started {
     version: i16,
     correlation_id: i32,
-    acks: i8,
+    /// `None` is a number that means nothing.
+    acks: Option<i8>,
     /// When the producer stops waiting for the acks rule, on the monotonic clock.
     deadline_ns: u64,
     topics: SmallVec<[StartedTopic; 1]>,
     partitions: SmallVec<[StartedPartition; 4]>,
     join: Join<Produced>,
+}
+
+/// Until when the answer that a connection waits for is worth waiting for. One look at all
+/// connections in a while ends the wait, so that a request costs no timer.
+#[derive(Default)]
+pub struct Patience {
+    until_ns: Cell<Option<u64>>,
+    is_over: Signal,
+}
+
+impl Patience {
+    /// Ends the wait if its time is up at `now_ns` on the monotonic clock.
+    pub fn look(&self, now_ns: u64) {
+        if self.until_ns.get().is_some_and(|until_ns| until_ns <= now_ns) {
+            self.is_over.fire();
+        }
+    }
+
+    /// Waits for `answer`; `None` when a look found that `until_ns` had passed.
+    async fn wait(&self, answer: impl Future<Output = ()>, until_ns: u64) -> Option<()> {
+        self.is_over.rearm();
+        self.until_ns.set(Some(until_ns));
+        let answered = race(answer, self.is_over.wait()).await;
+        self.until_ns.set(None);
+        answered
+    }
 }
 
 /// The topic as the request named it, independent of the request's frame.
@@ -76,43 +111,103 @@ impl Refused {
     }
 }
 
-/// Takes a request: completes when each batch has its place in its log's order.
+/// Takes a request, a whole frame: completes when each batch has its place in its log's order.
 ///
 /// # Errors
-/// A body that is no Produce request; the connection is to be closed.
-pub async fn start(
-    broker: &Broker,
-    header: &RequestHeader<'_>,
-    body: Cursor<'_>,
-) -> Result<Started, DecodeError> {
+/// A frame that is no Produce request; the connection is to be closed.
+pub async fn start(broker: &Broker, frame: Chain) -> Result<Started, DecodeError> {
+    let (header, request) = request_of(&frame)?;
+    let mut started = Started::new(broker, &header, &request);
+    if started.take_items(broker, &request, Place::Shared).await == Taken::All {
+        return Ok(started);
+    }
+    // While long work waits for its turn, the frame holds no receive buffers.
+    let frame = moved_out(broker.shard.env(), frame).await;
+    let (_, request) = request_of(&frame)?;
+    let taken = started.take_items(broker, &request, Place::Own).await;
+    assert!(taken == Taken::All, "nothing stops work on a frame in a place of its own");
+    Ok(started)
+}
+
+fn request_of(frame: &Chain) -> Result<(RequestHeader<'_>, ProduceRequest<'_>), DecodeError> {
+    let mut body = Cursor::new(frame);
+    let header = RequestHeader::read(&mut body)?;
     let request = ProduceRequest::read(body, header.version)?;
-    let count = request.topics.iter().filter(|item| matches!(item, Item::Partition(_))).count();
-    let acks = i8::try_from(request.acks).ok().filter(|acks| (-1..=1).contains(acks));
-    let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
-    let mut started = Started {
-        version: header.version,
-        correlation_id: header.correlation_id,
-        acks: acks.unwrap_or(-1),
-        deadline_ns: broker.shard.env().monotonic_ns() + timeout_ms * 1_000_000,
-        topics: SmallVec::new(),
-        partitions: SmallVec::with_capacity(count),
-        join: Join::new(count),
-    };
-    for item in request.topics.iter() {
-        match item {
-            Item::Topic(topic) => started.topics.push(find_topic(broker, &topic)),
-            Item::Partition(data) => {
-                let slot = started.join.slot(started.partitions.len());
-                let refused = if acks.is_some() {
-                    start_partition(broker, &started, data.records, data.index, slot).await
-                } else {
-                    Some(Refused::plain(ErrorCode::InvalidRequiredAcks))
-                };
-                started.partitions.push(StartedPartition { index: data.index, refused });
-            }
+    Ok((header, request))
+}
+
+/// Where a request's bytes lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In receive buffers.
+    Shared,
+    /// In memory of their own.
+    Own,
+}
+
+/// How far a request was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    All,
+    /// Up to a batch that is long work.
+    Some,
+}
+
+impl Started {
+    fn new(broker: &Broker, header: &RequestHeader<'_>, request: &ProduceRequest<'_>) -> Self {
+        let count = request.topics.iter().filter(|item| matches!(item, Item::Partition(_))).count();
+        let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0);
+        Self {
+            version: header.version,
+            correlation_id: header.correlation_id,
+            acks: i8::try_from(request.acks).ok().filter(|acks| (-1..=1).contains(acks)),
+            deadline_ns: broker.shard.env().monotonic_ns() + timeout_ms * 1_000_000,
+            topics: SmallVec::new(),
+            partitions: SmallVec::with_capacity(count),
+            join: Join::new(count),
         }
     }
-    Ok(started)
+
+    /// Takes what is left of the request; stops at long work if the frame is in a shared place.
+    async fn take_items(
+        &mut self,
+        broker: &Broker,
+        request: &ProduceRequest<'_>,
+        place: Place,
+    ) -> Taken {
+        let taken = self.topics.len() + self.partitions.len();
+        for item in request.topics.iter().skip(taken) {
+            match item {
+                Item::Topic(topic) => self.topics.push(find_topic(broker, &topic)),
+                Item::Partition(data) => {
+                    let index = data.index;
+                    let Some(refused) = start_partition(broker, self, data, place).await else {
+                        return Taken::Some;
+                    };
+                    self.partitions.push(StartedPartition { index, refused });
+                }
+            }
+        }
+        Taken::All
+    }
+}
+
+/// The frame in memory of its own. Other tasks run between two pieces.
+async fn moved_out(env: &RealEnv, frame: Chain) -> Chain {
+    let mut moved = Chain::new();
+    let mut at = 0;
+    while at < frame.len() {
+        let end = frame.len().min(at + MOVED_AT_A_TIME_BYTES);
+        let mut piece = TailBuf::unpooled(end - at);
+        for slice in frame.sub(at..end).slices() {
+            let count = piece.append(slice);
+            assert_eq!(count, slice.len(), "the piece was made for them");
+        }
+        moved.push(piece.freeze());
+        at = end;
+        env.yield_now().await;
+    }
+    moved
 }
 
 fn find_topic(broker: &Broker, topic: &WireTopic<'_>) -> StartedTopic {
@@ -129,59 +224,103 @@ fn find_topic(broker: &Broker, topic: &WireTopic<'_>) -> StartedTopic {
     StartedTopic { name, partitions: topic.partitions }
 }
 
-/// Checks one batch and hands it to its owner; what is returned was not appended.
+/// Checks one batch and hands it to its owner; what is returned was not appended. `None` is long
+/// work, to be tried again from a frame in memory of its own.
 async fn start_partition(
     broker: &Broker,
     started: &Started,
-    records: Chain,
-    index: i32,
-    slot: Slot<Produced>,
-) -> Option<Box<Refused>> {
-    let topic = match &started.topics.last()?.name {
-        StartedName::Known(topic) => topic,
-        StartedName::Unknown(..) if started.version < TOPIC_IDS_SINCE => {
-            return Some(Refused::plain(ErrorCode::UnknownTopicOrPartition));
-        }
-        StartedName::Unknown(..) => return Some(Refused::plain(ErrorCode::UnknownTopicId)),
+    data: PartitionProduceData,
+    place: Place,
+) -> Option<Option<Box<Refused>>> {
+    let topic = match find_partition(started, data.index) {
+        Ok(topic) => topic,
+        Err(error) => return Some(Some(Refused::plain(error))),
     };
-    let state = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index));
-    let Some(state) = state else {
-        return Some(Refused::plain(ErrorCode::UnknownTopicOrPartition));
-    };
-    if started.acks == -1 && state.isr.len() < topic.config.min_insync_replicas {
-        return Some(Refused::plain(ErrorCode::NotEnoughReplicas));
-    }
     let now_ms = broker.shard.env().wall_ms();
-    let accepted = match check(broker, topic, &records, started.version, now_ms).await {
-        Ok(accepted) => accepted,
-        Err(rejection) => return Some(refused_of(rejection)),
+    let rules = rules_of(&topic.config, started.version);
+    let accepted = match begin(topic, &data.records, &rules, now_ms) {
+        Ok(Step::Accepted(accepted)) => Ok(accepted),
+        Ok(Step::Long(_)) if place == Place::Shared => return None,
+        Ok(Step::Long(long)) => {
+            // Off this core. The connection's later requests wait, which keeps their order.
+            broker.shard.env().run_long(move || long.finish(&rules)).await
+        }
+        Err(rejection) => Err(rejection),
     };
-    let key = TopicPartition { topic: topic.id, partition: PartitionIndex(index) };
-    broker.shard.produce(key, accepted, started.acks, now_ms, slot).await;
-    None
+    let accepted = match accepted {
+        Ok(accepted) => accepted,
+        Err(rejection) => return Some(Some(refused_of(rejection))),
+    };
+    let key = TopicPartition { topic: topic.id, partition: PartitionIndex(data.index) };
+    let slot = started.join.slot(started.partitions.len());
+    broker.shard.produce(key, accepted, started.acks(), now_ms, slot).await;
+    Some(None)
 }
 
-async fn check(
-    broker: &Broker,
-    topic: &Topic,
-    records: &Chain,
-    version: i16,
-    now_ms: i64,
-) -> Result<Accepted, Rejection> {
-    let rules = rules_of(&topic.config, version);
-    let accepted = batch::check(records, &rules, now_ms)?;
-    let Some(codec) = codec_of(topic.config.compression_type) else { return Ok(accepted) };
-    if accepted.header.codec() == Some(codec) {
-        return Ok(accepted);
+/// The topic named last, if it has the partition and as many replicas as the acks ask for.
+fn find_partition(started: &Started, index: i32) -> Result<&Topic, ErrorCode> {
+    if started.acks.is_none() {
+        return Err(ErrorCode::InvalidRequiredAcks);
     }
-    let level = match codec {
-        Codec::Gzip => Some(topic.config.compression_gzip_level).filter(|level| *level != -1),
-        Codec::Zstd => Some(topic.config.compression_zstd_level),
-        _ => None,
+    let topic = match started.topics.last().map(|topic| &topic.name) {
+        Some(StartedName::Known(topic)) => topic,
+        None => return Err(ErrorCode::UnknownTopicOrPartition),
+        Some(StartedName::Unknown(..)) if started.version < TOPIC_IDS_SINCE => {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        Some(StartedName::Unknown(..)) => return Err(ErrorCode::UnknownTopicId),
     };
-    // Off this core's hot path. The connection's later requests wait, which keeps their order.
-    let work = move || batch::recompress(&accepted, codec, level, &rules);
-    broker.shard.env().run_blocking(work).await
+    let state = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index));
+    let state = state.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if started.acks == Some(-1) && state.isr.len() < topic.config.min_insync_replicas {
+        return Err(ErrorCode::NotEnoughReplicas);
+    }
+    Ok(topic)
+}
+
+/// What a batch still needs.
+enum Step {
+    /// Nothing.
+    Accepted(Accepted),
+    /// Work that a shard does not do on its core.
+    Long(LongWork),
+}
+
+/// The rest of a batch's check, then its recompression.
+struct LongWork {
+    begun: Begun,
+    /// The codec to end up with and its level, where the topic insists on one.
+    wanted: Option<(Codec, Option<i32>)>,
+}
+
+impl LongWork {
+    fn finish(self, rules: &Rules) -> Result<Accepted, Rejection> {
+        let accepted = self.begun.finish()?;
+        match self.wanted {
+            None => Ok(accepted),
+            Some((codec, level)) => batch::recompress(&accepted, codec, level, rules),
+        }
+    }
+}
+
+/// The part of the work on a batch that is quick.
+fn begin(topic: &Topic, records: &Chain, rules: &Rules, now_ms: i64) -> Result<Step, Rejection> {
+    let wanted = codec_of(topic.config.compression_type).map(|codec| {
+        let level = match codec {
+            Codec::Gzip => Some(topic.config.compression_gzip_level).filter(|level| *level != -1),
+            Codec::Zstd => Some(topic.config.compression_zstd_level),
+            _ => None,
+        };
+        (codec, level)
+    });
+    Ok(match batch::begin(records, rules, now_ms, QUICK_RECORDS_BYTES)? {
+        Begun::Done(accepted)
+            if wanted.is_none_or(|(codec, _)| accepted.header.codec() == Some(codec)) =>
+        {
+            Step::Accepted(accepted)
+        }
+        begun => Step::Long(LongWork { begun, wanted }),
+    })
 }
 
 fn rules_of(config: &TopicConfig, version: i16) -> Rules {
@@ -229,24 +368,24 @@ fn refused_of(rejection: Rejection) -> Box<Refused> {
 }
 
 impl Started {
+    /// The acks asked for; what means nothing is answered as all.
+    fn acks(&self) -> i8 {
+        self.acks.unwrap_or(-1)
+    }
+
     /// Waits for the acks rule and encodes the answer: `None` closes the connection (acks 0 and
     /// something failed, as in Kafka), `Some(None)` sends nothing. What is appended when the time
     /// is up stays so.
-    pub async fn finish(self, broker: &Rc<Broker>) -> Option<Option<Chain>> {
+    pub async fn finish(self, broker: &Rc<Broker>, patience: &Patience) -> Option<Option<Chain>> {
         let Self { version, correlation_id, acks, deadline_ns, topics, partitions, join } = self;
-        let env = broker.shard.env();
         let mut missing = ErrorCode::NotLeaderOrFollower;
-        if acks == 0 {
+        if acks == Some(0) {
             join.settled().await;
-        } else {
-            let left_ns = deadline_ns.saturating_sub(env.monotonic_ns());
-            let time_is_up = env.sleep(Duration::from_nanos(left_ns));
-            if race(join.settled(), time_is_up).await.is_none() {
-                missing = ErrorCode::RequestTimedOut;
-            }
+        } else if patience.wait(join.settled(), deadline_ns).await.is_none() {
+            missing = ErrorCode::RequestTimedOut;
         }
         let produced = join.take();
-        if acks == 0 {
+        if acks == Some(0) {
             let failed = partitions.iter().zip(&produced).any(|(partition, produced)| {
                 partition.refused.is_some() || !matches!(produced, Some(Ok(_)))
             });

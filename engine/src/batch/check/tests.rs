@@ -245,3 +245,64 @@ fn a_bomb_is_too_large_where_it_is_looked_at() {
     assert_eq!(verdict(&bytes, &rules).err(), Some(Rejection::TooLarge));
     assert!(verdict(&bytes, &Rules { strict: true, ..Rules::default() }).is_ok());
 }
+
+/// As [`verdict`], the way a shard takes: what is quick there, the rest elsewhere.
+fn verdict_in_steps(
+    bytes: &[u8],
+    rules: &Rules,
+    quick: usize,
+) -> (bool, Result<Accepted, Rejection>) {
+    match begin(&in_slices(bytes, 1000), rules, NOW_MS, quick) {
+        Ok(begun) => (matches!(begun, Begun::Long(_)), begun.finish()),
+        Err(rejection) => (false, Err(rejection)),
+    }
+}
+
+fn stored(result: Result<Accepted, Rejection>) -> Result<(Header, Vec<u8>), Rejection> {
+    result.map(|accepted| (accepted.header, accepted.payload.to_vec()))
+}
+
+#[test]
+fn only_records_over_the_bound_are_left_for_later_and_the_verdict_is_the_same() {
+    let value = [b'v'; 1000];
+    let large = NewRecord { value: Some(&value), ..keyed(NOW_MS) };
+    let keyless = NewRecord { key: None, ..large };
+    for codec in Codec::ALL {
+        for (records, last) in [(1, large), (10, large), (300, large), (300, keyless)] {
+            let mut all = vec![large; records];
+            all.push(last);
+            let bytes = batch_of(codec, &all);
+            for compacted in [false, true] {
+                for decompressed_cap_bytes in [1 << 20, 100 << 10] {
+                    let rules = Rules { compacted, decompressed_cap_bytes, ..Rules::default() };
+                    let (long, result) = verdict_in_steps(&bytes, &rules, 64 << 10);
+                    assert_eq!(long, compacted && records == 300, "{codec:?} of {records}");
+                    assert_eq!(stored(result), stored(verdict(&bytes, &rules)));
+                }
+            }
+        }
+    }
+}
+
+/// A few KiB of LZ4 that begin with one block of 4 MiB: it is made whole before a cap is noticed.
+#[test]
+fn large_lz4_blocks_are_left_for_later() {
+    use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
+    use std::io::Write;
+
+    for (size, expected) in [(BlockSize::Max64KB, false), (BlockSize::Max256KB, true)] {
+        let plain = batch_of(Codec::None, &[keyed(NOW_MS)]);
+        let mut encoder =
+            FrameEncoder::with_frame_info(FrameInfo::new().block_size(size), Vec::new());
+        encoder.write_all(&plain[HEADER_BYTES..]).expect("into memory");
+        let packed = [&plain[..HEADER_BYTES], &encoder.finish().expect("into memory")].concat();
+        let bytes = with_header(&packed, |header| {
+            header.set_codec(Codec::Lz4);
+            header.batch_length =
+                i32::try_from(packed.len() - LENGTH_PREFIX_BYTES).expect("a small batch");
+        });
+        let rules = Rules { compacted: true, ..Rules::default() };
+        let (long, result) = verdict_in_steps(&bytes, &rules, 64 << 10);
+        assert_eq!((long, result.is_ok()), (expected, true), "{size:?}");
+    }
+}

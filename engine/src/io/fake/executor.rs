@@ -301,10 +301,7 @@ impl Spawn for FakeEnv {
         .await;
     }
 
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
+    async fn run_long<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.yield_now().await;
         work()
     }

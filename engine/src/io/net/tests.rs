@@ -333,7 +333,7 @@ fn an_ended_shard_leaves_no_descriptor_open() {
                     let stream = Stream::attach(listener.accept().await.expect("a connection"));
                     shard.env.spawn(echo(stream));
                 }
-                shard.env.run_blocking(|| ()).await;
+                shard.env.run_long(|| ()).await;
                 shard.env.sleep(Duration::from_millis(5)).await;
             },
             |address| {

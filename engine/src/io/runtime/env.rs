@@ -116,10 +116,7 @@ impl Spawn for RealEnv {
         .await;
     }
 
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
-        self.world.local.blocking.run(work).await
+    async fn run_long<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.world.local.blocking.run_long(work).await
     }
 }

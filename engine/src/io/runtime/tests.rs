@@ -2,16 +2,21 @@
 
 use std::{
     cell::Cell,
+    future::poll_fn,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    task::Poll,
     time::{Duration, Instant},
 };
 
 use super::*;
-use crate::io::{Clock, Entropy, Spawn, oneshot};
+use crate::{
+    io::{Clock, Disk, Entropy, Spawn, file::RealDisk, oneshot},
+    limits::LONG_WORK_THREADS,
+};
 
 /// Runs `main` on one shard of each executor, and returns when both have ended.
 fn on_one_shard<T: Future<Output = ()> + 'static>(
@@ -122,7 +127,7 @@ fn tasks_run_in_both_queues_and_are_dropped_at_the_end() {
 }
 
 #[test]
-fn blocking_work_leaves_the_shard_running() {
+fn long_work_leaves_the_shard_running() {
     on_one_shard(|shard| async move {
         let ticks = Rc::new(Cell::new(0));
         let (counted, env) = (ticks.clone(), shard.env.clone());
@@ -134,13 +139,52 @@ fn blocking_work_leaves_the_shard_running() {
         });
         let answer = shard
             .env
-            .run_blocking(|| {
+            .run_long(|| {
                 std::thread::sleep(Duration::from_millis(100));
                 42
             })
             .await;
         assert_eq!(answer, 42);
         assert!(ticks.get() >= 5, "{} ticks in 100 ms", ticks.get());
+    });
+}
+
+/// Files do not wait behind long work, and long work that nobody waits for is not begun.
+#[test]
+fn long_work_keeps_no_file_waiting_and_is_dropped_with_its_caller() {
+    on_one_shard(|shard| async move {
+        let (gate, held) = crossbeam::channel::bounded::<()>(0);
+        let (begun, began) = crossbeam::channel::bounded::<()>(LONG_WORK_THREADS);
+        let opened = Rc::new(Cell::new(0));
+        for _ in 0..LONG_WORK_THREADS {
+            let (env, opened) = (shard.env.clone(), opened.clone());
+            let (begun, held) = (begun.clone(), held.clone());
+            shard.env.spawn(async move {
+                env.run_long(move || begun.send(()).is_ok() && held.recv().is_err()).await;
+                opened.update(|count| count + 1);
+            });
+        }
+        while began.len() < LONG_WORK_THREADS {
+            shard.env.sleep(Duration::from_millis(1)).await;
+        }
+        let given_up = Arc::new(AtomicUsize::new(0));
+        let counted = given_up.clone();
+        let behind = move || counted.fetch_add(1, Ordering::Relaxed);
+        let mut behind = Box::pin(shard.env.run_long(behind));
+        // Queued behind what is held, then given up.
+        let polled = poll_fn(|cx| Poll::Ready(behind.as_mut().poll(cx))).await;
+        assert!(polled.is_pending(), "it waits for its turn");
+        drop(behind);
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = RealDisk::open(folder.path()).await.expect("files are served meanwhile");
+        disk.create_dir(&folder.path().join("made")).await.expect("files are served meanwhile");
+        assert_eq!(opened.get(), 0, "the long work is still held");
+        drop(gate);
+        shard.env.run_long(|| ()).await;
+        while opened.get() < LONG_WORK_THREADS {
+            shard.env.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(given_up.load(Ordering::Relaxed), 0, "nobody waited for it");
     });
 }
 
@@ -349,7 +393,7 @@ fn shards_start_and_stop_again_and_again() {
             let _ = shard.mesh.send(other, 1).await;
             let env = shard.env.clone();
             shard.env.spawn(async move { env.sleep(Duration::from_secs(3600)).await });
-            shard.env.run_blocking(|| ()).await;
+            shard.env.run_long(|| ()).await;
         };
         let options = RuntimeOptions { spin_us: round % 2 * 20, ..RuntimeOptions::for_tests(2) };
         run_shards(&options, main).expect("starts").join().expect("ends");
