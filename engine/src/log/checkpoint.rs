@@ -55,11 +55,29 @@ impl Checkpoint {
         })
     }
 
-    /// The newest good record in the file's bytes.
-    pub(super) fn newest(bytes: &[u8]) -> Option<Self> {
-        let slots = bytes.chunks(DIRECT_ALIGNMENT_BYTES).take(2);
-        slots.filter_map(Self::decode).max_by_key(|record| record.sequence)
+    /// What the file's bytes tell.
+    pub(super) fn find(bytes: &[u8]) -> Found {
+        let slots = || bytes.chunks(DIRECT_ALIGNMENT_BYTES).take(2);
+        let newest = slots().filter_map(Self::decode).max_by_key(|record| record.sequence);
+        let written = slots().filter(|slot| slot.iter().any(|byte| *byte != 0)).count();
+        match newest {
+            Some(record) => Found::Good(record),
+            None if written < 2 => Found::Unwritten,
+            None => Found::Damaged,
+        }
     }
+}
+
+/// What a durable-end file tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The newest record.
+    Good(Checkpoint),
+    /// The first record was never completed: at most one slot has been written to.
+    Unwritten,
+    /// Both slots were written and neither is good. No crash does that: one of them is always
+    /// durable before the other is written.
+    Damaged,
 }
 
 /// When a record becomes durable.

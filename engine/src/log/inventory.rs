@@ -59,9 +59,9 @@ impl Names {
     }
 
     /// Whether we made this log or took it over. A directory with batches but without a durable-end
-    /// file, which is there before the first segment, is Kafka's.
-    fn is_ours(&self) -> bool {
-        self.logs.is_empty() || self.has_checkpoint
+    /// record, which is there before the first segment, is Kafka's.
+    fn is_ours(&self, found: checkpoint::Found) -> bool {
+        self.logs.is_empty() || found != checkpoint::Found::Unwritten
     }
 }
 
@@ -79,6 +79,8 @@ pub(super) struct Inventory<F> {
     pub(super) names: Names,
     pub(super) segments: Vec<FoundSegment<F>>,
     pub(super) checkpoint: Checkpoint,
+    /// The durable-end record is damaged: what it said is not known.
+    pub(super) record_lost: bool,
     /// We made this log or took it over before.
     pub(super) is_ours: bool,
     pub(super) dense_from: DenseFrom,
@@ -91,7 +93,12 @@ pub(super) struct Inventory<F> {
 /// Takes stock of `dir`.
 pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<D::File>> {
     let names = Names::of(disk.list(dir).await?);
-    let checkpoint = read_checkpoint(disk, dir, &names).await?;
+    let found = read_checkpoint(disk, dir, &names).await?;
+    let checkpoint = match found {
+        checkpoint::Found::Good(record) => record,
+        checkpoint::Found::Unwritten | checkpoint::Found::Damaged => Checkpoint::default(),
+    };
+    let record_lost = found == checkpoint::Found::Damaged;
     let epochs = read_epochs(disk, dir, &names).await?;
     let mut segments = Vec::with_capacity(names.logs.len());
     for base in &names.logs {
@@ -99,12 +106,15 @@ pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<
     }
     let (producers, replay_from) =
         read_producers(disk, dir, &names, &segments, checkpoint.log_start).await?;
-    let is_ours = names.is_ours();
-    let dense_from = if is_ours { DenseFrom(checkpoint.dense_from) } else { DenseFrom::NEVER };
+    let is_ours = names.is_ours(found);
+    // Where the record is lost, whatever can be read is to be read.
+    let is_dense = is_ours && !record_lost;
+    let dense_from = if is_dense { DenseFrom(checkpoint.dense_from) } else { DenseFrom::NEVER };
     let inventory = Inventory {
         names,
         segments,
         checkpoint,
+        record_lost,
         is_ours,
         dense_from,
         epochs,
@@ -132,12 +142,16 @@ async fn find_segment<D: Disk>(
     Ok(FoundSegment { base, file: Rc::new(file), length, seal })
 }
 
-async fn read_checkpoint<D: Disk>(disk: &D, dir: &Path, names: &Names) -> io::Result<Checkpoint> {
+async fn read_checkpoint<D: Disk>(
+    disk: &D,
+    dir: &Path,
+    names: &Names,
+) -> io::Result<checkpoint::Found> {
     if !names.has_checkpoint {
-        return Ok(Checkpoint::default());
+        return Ok(checkpoint::Found::Unwritten);
     }
     let bytes = disk.read_file(&dir.join(checkpoint::FILE_NAME), SMALL_FILE_CAP_BYTES).await?;
-    Ok(Checkpoint::newest(&bytes).unwrap_or_default())
+    Ok(Checkpoint::find(&bytes))
 }
 
 async fn read_epochs<D: Disk>(disk: &D, dir: &Path, names: &Names) -> io::Result<Epochs> {

@@ -83,7 +83,8 @@ impl<E: Env> Clone for Log<E> {
 pub struct RecoveryReport {
     /// Bytes of batches read and checked.
     pub scanned_bytes: u64,
-    /// Bytes behind the last whole batch that were cut as never acknowledged.
+    /// Bytes behind the last whole batch that were cut as never acknowledged. Space prepared for
+    /// writes and never used is not counted.
     pub cut_bytes: u64,
     /// Damage found before the recorded durable end, one line each; those bytes are kept and the
     /// partition takes no appends.

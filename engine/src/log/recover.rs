@@ -9,7 +9,7 @@
 use std::{collections::VecDeque, io, path::Path, rc::Rc};
 
 use super::{
-    RecoveryReport,
+    RecoveryReport, checkpoint,
     index::{Indexes, SegmentIndex},
     inventory::{self, FoundSegment, Inventory},
     marks::Marks,
@@ -28,7 +28,7 @@ use crate::{
         Disk, DiskFile, Env,
         buf::{Pool, TailBuf},
     },
-    limits::{DIRECT_ALIGNMENT_BYTES, INDEX_FILE_CAP_BYTES},
+    limits::{DIRECT_ALIGNMENT_BYTES, INDEX_FILE_CAP_BYTES, READ_CHUNK_BYTES},
     types::Offset,
 };
 
@@ -70,30 +70,19 @@ impl<E: Env> Recovery<'_, E> {
             let dense_from = inventory.dense_from;
             let fits = end.is_none_or(|end| dense_from.continues(end, found.base));
             if !fits {
-                self.leave_or_remove(end, found.base, durable).await?;
-                if end.is_some_and(|end| end < durable) {
+                // Before the durable end bytes are missing, and nothing is touched.
+                if inventory.record_lost || end.is_some_and(|end| end < durable) {
                     break;
                 }
+                // Behind it lies what a torn write left over: gone before anything is appended.
+                self.report.cut_bytes += torn_bytes(&*found.file, 0, found.length).await?;
+                remove::remove_segment_files(self.disk, self.dir, found.base).await?;
                 continue;
             }
             let is_last = last == Some(found.base);
             segments.push_back(self.read_segment(inventory, found, is_last).await?);
         }
         Ok(segments)
-    }
-
-    /// A segment behind a gap: behind the durable end it is what a torn write left over and goes
-    /// before anything is appended; before it, bytes are missing and nothing is touched.
-    async fn leave_or_remove(
-        &mut self,
-        end: Option<Offset>,
-        base: Offset,
-        durable: Offset,
-    ) -> io::Result<()> {
-        if end.is_some_and(|end| end < durable) {
-            return Ok(());
-        }
-        remove::remove_segment_files(self.disk, self.dir, base).await
     }
 
     async fn read_segment(
@@ -169,7 +158,8 @@ impl<E: Env> Recovery<'_, E> {
         let active = segments.back_mut().expect("there is one by now");
         let log_end = active.end;
         assert!(log_end >= first, "a log does not end before it begins");
-        let damaged = log_end < durable;
+        let damage = self.damage(&inventory, durable, log_end);
+        let damaged = damage.is_some();
         if !damaged {
             self.cut(active).await?;
         }
@@ -184,16 +174,36 @@ impl<E: Env> Recovery<'_, E> {
         state.epochs_changed = true;
         state.checkpoint_sequence = inventory.checkpoint.sequence;
         state.dense_from = inventory.dense_from.0.min(log_end);
-        if damaged {
-            let text = format!(
-                "{}: bytes before the recorded durable end {durable} are missing or damaged; \
-                 readable up to offset {log_end}, nothing was changed, appends are refused",
-                self.dir.display(),
-            );
+        if let Some(text) = damage {
             self.report.damage.push(text.clone());
             state.closed = Some(Error::new(Kind::Corrupt, text));
         }
         Ok(state)
+    }
+
+    /// What is wrong with a log that ends at `log_end`, as a line for the operator.
+    fn damage(
+        &self,
+        inventory: &Inventory<FileOf<E>>,
+        durable: Offset,
+        log_end: Offset,
+    ) -> Option<String> {
+        let kept =
+            format!("readable up to offset {log_end}, nothing was changed, appends are refused");
+        let dir = self.dir.display();
+        if log_end < durable {
+            return Some(format!(
+                "{dir}: bytes before the recorded durable end {durable} are missing or damaged; {kept}"
+            ));
+        }
+        inventory.record_lost.then(|| {
+            format!(
+                "{dir}: both copies of the durable-end record are damaged, so that lost records \
+                 would not be noticed; {kept} until its file `{}` is removed, which takes the log as \
+                 it is",
+                checkpoint::FILE_NAME
+            )
+        })
     }
 
     /// Takes the torn tail and all prepared space off the active segment, durably, so that no byte
@@ -201,7 +211,7 @@ impl<E: Env> Recovery<'_, E> {
     async fn cut(&mut self, active: &mut Segment<FileOf<E>>) -> io::Result<()> {
         let Some(file) = &active.file else { return Ok(()) };
         if active.prepared > active.size {
-            self.report.cut_bytes += active.prepared - active.size;
+            self.report.cut_bytes += torn_bytes(&**file, active.size, active.prepared).await?;
             file.set_length(active.size).await?;
             file.sync().await?;
         }
@@ -224,6 +234,24 @@ impl<E: Env> Recovery<'_, E> {
         block.append(&bytes);
         Ok(Tail::resumed(active.origin + start, block, self.now_ms))
     }
+}
+
+/// Bytes of a file from `from` up to the last one before `to` that is not zero: what is not just
+/// space prepared for writes to come.
+async fn torn_bytes<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<u64> {
+    let (mut at, mut torn) = (from, 0);
+    while at < to {
+        let wanted = super::segment::in_memory(to - at).min(READ_CHUNK_BYTES);
+        let piece = file.read_at(at, wanted).await?;
+        if piece.is_empty() {
+            break;
+        }
+        if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+            torn = at + last as u64 + 1 - from;
+        }
+        at += piece.len() as u64;
+    }
+    Ok(torn)
 }
 
 /// The largest offset known to have been durable. Kafka keeps no such record, so of a log of its

@@ -68,6 +68,89 @@ fn a_bad_batch_before_the_durable_end_is_kept_and_refuses_appends() {
     }
 }
 
+/// After every kill each partition was said to have a torn tail: the zeros written ahead.
+#[test]
+fn space_prepared_for_writes_is_no_torn_tail() {
+    let world = World::fresh();
+    let (bytes, size) = three_batches(&world);
+    for (torn, kept) in [(&[][..], 3), (&[7; 100][..], 3), (&bytes[..size - 2], 0)] {
+        let world = World::fresh();
+        let (log, _) = world.open(&Settings::default());
+        world.append(&log, &[b"makes the files"]);
+        let world = world.power_cut();
+        world.sim.disk().edit(&file(LOG), |content| {
+            content.clear();
+            content.extend_from_slice(&bytes[..kept * size]);
+            content.extend_from_slice(torn);
+            content.extend([0; 700 << 10]);
+        });
+        let (log, report) = world.open(&Settings::default());
+        assert_eq!(report.cut_bytes, torn.len() as u64);
+        assert_eq!(end(&log).0, i64::try_from(kept).expect("three"));
+        let left = world.sim.disk().content(&file(LOG)).expect("there");
+        assert_eq!(left, bytes[..kept * size], "both are taken off");
+    }
+}
+
+const RECORD: &str = "durable-end";
+
+fn flip(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+}
+
+/// A log whose record has been written more than once, after a power cut; and what it holds.
+fn recorded_twice() -> (World, Vec<u8>) {
+    let world = World::fresh();
+    let (log, _) = world.open(&Settings::default());
+    for value in [b"first", b"other", b"third"] {
+        world.append(&log, &[value]);
+        world.sim.advance(std::time::Duration::from_secs(60));
+    }
+    let bytes = world.read_all(&log);
+    drop(log);
+    (world.power_cut(), bytes)
+}
+
+#[test]
+fn one_damaged_copy_of_the_durable_end_record_does_no_harm() {
+    for slot in 0..2 {
+        let (world, bytes) = recorded_twice();
+        let damage = |content: &mut Vec<u8>| flip(&mut content[slot * 4096..][..4096]);
+        world.sim.disk().edit(&file(RECORD), damage);
+        let (log, report) = world.open(&Settings::default());
+        assert_eq!((report.damage, world.read_all(&log)), (Vec::new(), bytes));
+        world.append(&log, &[b"goes on"]);
+    }
+}
+
+/// It was taken for a log without a record: a cut tail went unnoticed, and offsets could be used
+/// twice.
+#[test]
+fn two_damaged_copies_of_the_durable_end_record_are_damage() {
+    let (world, bytes) = recorded_twice();
+    world.sim.disk().edit(&file(RECORD), |content| flip(content));
+    world.sim.disk().edit(&file(LOG), |content| content.truncate(bytes.len() / 3 * 2 + 7));
+    let before = world.sim.disk().content(&file(LOG));
+    for _ in 0..2 {
+        let (log, report) = world.open(&Settings::default());
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+        assert!(report.damage[0].contains(RECORD), "{report:?}");
+        assert_eq!(world.read_all(&log), bytes[..bytes.len() / 3 * 2], "what is whole is served");
+        let refused = world.send(&log, &[b"no"], &BatchOptions::default());
+        assert!(matches!(refused, Err(AppendError::Failed(_))));
+        world.close(&log);
+        assert_eq!(world.sim.disk().content(&file(LOG)), before, "nothing was changed");
+    }
+    let (disk, record) = (world.sim.disk(), file(RECORD));
+    world.sim.block_on(async move {
+        use crate::io::Disk;
+        disk.remove_file(&record).await.expect("removed");
+    });
+    let (log, report) = world.open(&Settings::default());
+    assert_eq!((report.damage, end(&log)), (Vec::new(), Offset(2)), "taken as it is");
+    world.append(&log, &[b"goes on"]);
+}
+
 #[test]
 fn a_lost_segment_is_damage() {
     let world = World::fresh();
