@@ -63,8 +63,8 @@ pub const PRODUCER_BATCHES_KEPT: usize = 5;
 pub const DECOMPRESSED_BATCH_CAP_BYTES: usize = 64 << 20;
 
 /// Most bytes of records, decompressed, that are looked at on a shard's core: about 0.1 ms in the
-/// worst case (gzip, or records of a few bytes each), a tenth of a round of its tasks and as long as
-/// the way to another thread and back. More goes to the threads for long work.
+/// worst case (gzip, or records of a few bytes each), a tenth of a round of its tasks, and as long
+/// as the way to another thread and back. More goes to the threads for long work.
 pub const QUICK_RECORDS_BYTES: usize = 64 << 10;
 
 /// Threads of a process for work that computes long: checks and recompression of large batches.

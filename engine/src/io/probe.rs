@@ -192,6 +192,25 @@ pub fn data_dir(path: &Path) -> Result<DataDir> {
     Ok(DataDir { path: path.to_owned(), description, free_bytes, _lock: lock })
 }
 
+/// Checks that no two of `dirs`, which exist, are the same directory by way of `..` or a link: its
+/// partitions would be opened twice. Blocks; call it before shards run.
+pub fn distinct(dirs: &[PathBuf]) -> Result<()> {
+    let mut places: Vec<((u64, u64), &Path)> = Vec::with_capacity(dirs.len());
+    for dir in dirs {
+        let found = fs::metadata(dir).map_err(|error| explain_dir(dir, &error))?;
+        let place = (found.dev(), found.ino());
+        if let Some((_, earlier)) = places.iter().find(|(known, _)| *known == place) {
+            return Err(failed(format!(
+                "log.dirs: {} and {} are the same directory; name it once",
+                earlier.display(),
+                dir.display()
+            )));
+        }
+        places.push((place, dir));
+    }
+    Ok(())
+}
+
 fn explain_dir(path: &Path, error: &io::Error) -> Error {
     let advice = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => match fs::metadata(path) {
@@ -271,6 +290,24 @@ mod tests {
             (libc::EIO, "refused"),
         ] {
             one_line(&no_ring(&io::Error::from_raw_os_error(code)), part);
+        }
+    }
+
+    /// The second was refused as in use by another process.
+    #[test]
+    fn one_directory_by_two_names_is_refused_by_both() {
+        let parent = tempfile::tempdir().expect("can be made");
+        let [first, second] = ["first", "second"].map(|name| parent.path().join(name));
+        for dir in [&first, &second] {
+            fs::create_dir(dir).expect("can be made");
+        }
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&first, &link).expect("can be made");
+        distinct(&[first.clone(), second.clone()]).expect("two directories");
+        for again in [second.join("../first"), link] {
+            let error = distinct(&[first.clone(), second.clone(), again.clone()]);
+            let named = format!("{} and {}", first.display(), again.display());
+            one_line(&error.expect_err("the same"), &named);
         }
     }
 

@@ -193,14 +193,15 @@ impl<E: Env> Recovery<'_, E> {
         let dir = self.dir.display();
         if log_end < durable {
             return Some(format!(
-                "{dir}: bytes before the recorded durable end {durable} are missing or damaged; {kept}"
+                "{dir}: bytes before the recorded durable end {durable} are missing or damaged; \
+                 {kept}"
             ));
         }
         inventory.record_lost.then(|| {
             format!(
                 "{dir}: both copies of the durable-end record are damaged, so that lost records \
-                 would not be noticed; {kept} until its file `{}` is removed, which takes the log as \
-                 it is",
+                 would not be noticed; {kept} until its file `{}` is removed, which takes the log \
+                 as it is",
                 checkpoint::FILE_NAME
             )
         })

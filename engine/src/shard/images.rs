@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Shard, frame::Header, partition::Partition, settings, signal::Signal};
+use super::{Recovered, Shard, frame::Header, partition::Partition, settings, signal::Signal};
 use crate::{
     error::{Error, Result},
     io::{Disk, Env, buf::Chain},
@@ -192,10 +192,9 @@ impl<E: Env> Shard<E> {
             self.settings_of(topic),
         )
         .await?;
-        if report.cut_bytes > 0 {
-            let cut = report.cut_bytes;
-            eprintln!("millrace: {name}: cut {cut} bytes of a torn tail, none acknowledged");
-        }
+        let mut recovered = self.inner.recovered.get();
+        recovered += Recovered::of(&report);
+        self.inner.recovered.set(recovered);
         for line in &report.damage {
             eprintln!("millrace: {name}: {line}");
         }

@@ -15,6 +15,7 @@ pub mod message;
 mod partition;
 mod pending;
 pub mod reads;
+mod recovered;
 mod settings;
 pub mod signal;
 mod upkeep;
@@ -29,6 +30,7 @@ use std::{
 };
 
 pub use partition::Produced;
+pub use recovered::Recovered;
 
 pub use crate::log::DiskHealth;
 use partition::{Partition, ProduceReply};
@@ -108,6 +110,8 @@ pub struct Parts<E: Env> {
 pub struct Counters {
     /// Messages sent to other shards: the cost of not being on the owning core.
     pub hops: u64,
+    /// What opening its partitions cut or found damaged.
+    pub recovered: Recovered,
 }
 
 /// A question to another shard, kept until its answer comes.
@@ -143,6 +147,7 @@ struct Inner<E: Env> {
     drained: RefCell<Vec<bool>>,
     all_drained: Signal,
     hops: Cell<u64>,
+    recovered: Cell<Recovered>,
 }
 
 impl<E: Env> Shard<E> {
@@ -179,7 +184,7 @@ impl<E: Env> Shard<E> {
     /// What this shard has counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { hops: self.inner.hops.get() }
+        Counters { hops: self.inner.hops.get(), recovered: self.inner.recovered.get() }
     }
 
     /// The shard that owns `partition`. Consecutive partitions of a topic go to consecutive
@@ -187,6 +192,15 @@ impl<E: Env> Shard<E> {
     #[must_use]
     pub fn owner(&self, partition: TopicPartition) -> ShardId {
         placement(partition, self.inner.count)
+    }
+
+    /// A partition's name for the operator, which is its directory's.
+    fn name_of(&self, partition: TopicPartition) -> String {
+        let index = partition.partition.0;
+        match self.image().topic_by_id(partition.topic) {
+            Some(topic) => format!("{}-{index}", topic.name),
+            None => format!("partition {index} of the deleted topic {}", partition.topic),
+        }
     }
 
     fn find(&self, partition: TopicPartition) -> Option<Rc<Partition<E>>> {

@@ -46,6 +46,7 @@ impl<E: Env> Shard<E> {
             drained: RefCell::new(vec![false; usize::from(count)]),
             all_drained: super::Signal::default(),
             hops: Cell::new(0),
+            recovered: Cell::default(),
         };
         let shard = Self { inner: Rc::new(inner) };
         shard.apply(image).await?;
@@ -83,7 +84,7 @@ impl<E: Env> Shard<E> {
                 }
                 let now_ms = self.inner.env.wall_ms();
                 if let Err(error) = partition.log.apply_retention(now_ms).await {
-                    eprintln!("millrace: retention of {:?}: {error}", partition.id);
+                    eprintln!("millrace: retention of {}: {error}", self.name_of(partition.id));
                 }
                 self.inner.env.yield_now().await;
             }

@@ -26,7 +26,7 @@ use millrace_engine::{
         runtime::{RuntimeOptions, Shards, run_shards},
     },
     meta::{Image, MetaHandle, writer},
-    shard::{DiskHealth, message::Message},
+    shard::{DiskHealth, Recovered, message::Message},
     types::ShardId,
 };
 
@@ -46,12 +46,16 @@ struct Plan {
     ready: Mutex<mpsc::SyncSender<Result<Ready>>>,
     /// The first thing that kept a shard from a clean stop.
     unclean: Mutex<Option<Error>>,
+    /// Messages that shards have sent to each other, of the shards that have ended.
+    hops: AtomicU64,
 }
 
 /// What a started shard reports.
 struct Ready {
     /// How each log directory is written and flushed.
     disks: Vec<String>,
+    /// What its recovery cut or found damaged.
+    recovered: Recovered,
 }
 
 /// A running broker.
@@ -74,6 +78,7 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
         // The lock taken here is given back: the metadata's writer takes it for good.
         probe::data_dir(directory)?;
     }
+    probe::distinct(&config.log_dirs)?;
     let listeners = bind(&config)?;
     let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
     let router = Arc::<OnceLock<Remote<Message>>>::default();
@@ -92,14 +97,15 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
         listeners: Mutex::new(listeners),
         ready: Mutex::new(ready_sender),
         unclean: Mutex::new(None),
+        hops: AtomicU64::new(0),
     });
     let shard_plan = plan.clone();
     let shards = run_shards(&options, move |context| shard::run(context, shard_plan.clone()))
         .inspect_err(|_| meta.stop())?;
     // Set before any command can reach the writer: clients are served by ready shards only.
     let _ = router.set(shards.remote());
-    let disks = match wait_ready(&ready, options.shards) {
-        Ok(disks) => disks,
+    let ready = match wait_ready(&ready, options.shards) {
+        Ok(ready) => ready,
         Err(error) => {
             stop_shards(&shards.remote());
             let _ = shards.join();
@@ -107,7 +113,10 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
             return Err(error);
         }
     };
-    let summary = summarize(&plan, &addresses, options.shards, &disks);
+    if let Some(line) = ready.recovered.summary() {
+        eprintln!("millrace: {line}");
+    }
+    let summary = summarize(&plan, &addresses, options.shards, &ready.disks);
     Ok(Running { plan, shards, meta, addresses, summary })
 }
 
@@ -130,15 +139,17 @@ impl Running {
         move || stop_shards(&remote)
     }
 
-    /// Waits until the broker has stopped; every log is flushed and marked clean then.
+    /// Waits until the broker has stopped; every log is flushed and marked clean then. Returns how
+    /// many messages its shards sent to each other.
     ///
     /// # Errors
     /// The first thing that kept a shard or the metadata log from a clean stop.
-    pub fn wait(self) -> Result<()> {
+    pub fn wait(self) -> Result<u64> {
         let outcome = self.shards.join();
         self.meta.stop();
         let unclean = self.plan.unclean.lock().unwrap_or_else(PoisonError::into_inner).take();
-        unclean.map_or(outcome, Err)
+        unclean.map_or(outcome, Err)?;
+        Ok(self.plan.hops.load(Ordering::Acquire))
     }
 }
 
@@ -189,15 +200,18 @@ fn advertised(config: &BrokerConfig, addresses: &[SocketAddr]) -> Vec<Advertised
     .collect()
 }
 
-fn wait_ready(ready: &mpsc::Receiver<Result<Ready>>, shards: usize) -> Result<Vec<String>> {
-    let mut disks = Vec::new();
+/// All shards' reports in one.
+fn wait_ready(reports: &mpsc::Receiver<Result<Ready>>, shards: usize) -> Result<Ready> {
+    let mut all = Ready { disks: Vec::new(), recovered: Recovered::default() };
     for _ in 0..shards {
-        let report = ready
+        let report = reports
             .recv()
             .unwrap_or_else(|_| Err(Error::new(Kind::Fatal, "a shard ended before it was ready")));
-        disks = report?.disks;
+        let ready = report?;
+        all.disks = ready.disks;
+        all.recovered += ready.recovered;
     }
-    Ok(disks)
+    Ok(all)
 }
 
 fn summarize(plan: &Plan, addresses: &[SocketAddr], shards: usize, disks: &[String]) -> String {

@@ -1,6 +1,11 @@
 //! The main task of one shard: open its disks and logs, serve its connections, close in order.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, sync::PoisonError, time::Duration};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
 use millrace_engine::{
     error::{Error, Result},
@@ -40,9 +45,11 @@ pub(super) async fn run(context: ShardContext<Message>, plan: Arc<Plan>) {
     let broker = Rc::new(broker_of(&plan, shard.clone()));
     let connections = Connections::new(broker.clone());
     env.spawn(conn::sweep::run(connections.clone()));
-    plan.report(Ok(Ready { disks }));
+    plan.report(Ok(Ready { disks, recovered: broker.shard.counters().recovered }));
     serve(&broker, &connections).await;
-    if let Err(error) = shard.close().await {
+    let closed = shard.close().await;
+    plan.hops.fetch_add(shard.counters().hops, Ordering::AcqRel);
+    if let Err(error) = closed {
         plan.unclean(Error::new(error.kind(), format!("not closed clean: {error}")));
     }
 }
