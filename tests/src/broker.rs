@@ -39,6 +39,8 @@ pub const SHARE_CPUS: (&str, &str) = ("millrace.shards.share.cpus", "true");
 pub struct Options {
     /// Data directory; a fresh one if not given.
     pub data_dir: Option<PathBuf>,
+    /// Further data directories, named behind that one.
+    pub more_data_dirs: Vec<PathBuf>,
     /// Port on 127.0.0.1; a free one if not given.
     pub port: Option<u16>,
     /// Port that clients are told to use (a proxy's), if another.
@@ -283,7 +285,9 @@ fn arguments(options: &Options) -> Vec<String> {
     let data_dir = options.data_dir.as_ref().expect("set at start");
     let port = options.port.expect("set at start");
     let mut arguments = vec!["serve".to_owned(), "--data-dir".to_owned()];
-    arguments.push(data_dir.to_string_lossy().into_owned());
+    let dirs = std::iter::once(data_dir).chain(&options.more_data_dirs);
+    let dirs: Vec<_> = dirs.map(|dir| dir.to_string_lossy()).collect();
+    arguments.push(dirs.join(","));
     arguments.extend(["--listen".to_owned(), format!("127.0.0.1:{port}")]);
     if let Some(port) = options.advertised_port {
         arguments.extend(["--advertise".to_owned(), format!("127.0.0.1:{port}")]);

@@ -319,6 +319,11 @@ fn list(dir: &Path) -> Result<(Vec<u64>, Vec<u64>)> {
     Ok((logs, snapshots))
 }
 
+/// Whether the partition `name` is in `dir`, or may be: unreadable is not absent.
+pub(super) fn may_hold(dir: &Path, name: &str) -> bool {
+    dir.join(name).try_exists().unwrap_or(true)
+}
+
 /// Holds a data directory for this process; the lock goes with the value or the process.
 #[derive(Debug)]
 pub(super) struct Lock {

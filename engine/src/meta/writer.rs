@@ -210,6 +210,7 @@ fn open(broker: Arc<BrokerConfig>) -> Result<Opened> {
         refuse_lost_log(&dirs, &found)?;
         format(&mut state, &mut store, wanted)?;
     }
+    refuse_lost_directory(state.image(), &dirs, &found)?;
     let directories = identify(state.image(), wanted, &dirs, found)?;
     Ok(Opened { state, store, directories, locks })
 }
@@ -223,6 +224,31 @@ fn refuse_lost_log(dirs: &[PathBuf], found: &[Option<Identity>]) -> Result<()> {
          first in log.dirs, or restore it from a copy",
         dirs[at].display(),
         dirs[0].display()
+    );
+    Err(Error::new(Kind::Invalid, message))
+}
+
+/// A directory without a mark is a new one, or stands where one was lost: a disk that is not
+/// mounted leaves an empty mount point. Partitions that are nowhere else would begin anew, and what
+/// was acknowledged would be gone.
+fn refuse_lost_directory(
+    image: &Image,
+    dirs: &[PathBuf],
+    found: &[Option<Identity>],
+) -> Result<()> {
+    let Some(at) = found.iter().position(Option::is_none) else { return Ok(()) };
+    let names = image.topics().flat_map(|topic| {
+        (0..topic.partitions.len()).map(|index| format!("{}-{index}", topic.name))
+    });
+    let is_lost = |name: &String| !dirs.iter().any(|dir| store::may_hold(dir, name));
+    let mut lost = names.filter(is_lost);
+    let Some(first) = lost.next() else { return Ok(()) };
+    let message = format!(
+        "{} is new to this node, and {} partitions, {first} among them, are in no directory of \
+         log.dirs; mount or restore what was there, or take it out of log.dirs for one start, \
+         which begins them anew, empty",
+        dirs[at].display(),
+        lost.count() + 1,
     );
     Err(Error::new(Kind::Invalid, message))
 }
