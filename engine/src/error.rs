@@ -28,6 +28,7 @@ pub enum Kind {
 pub struct Error {
     kind: Kind,
     message: String,
+    os_code: Option<i32>,
 }
 
 /// The engine's result.
@@ -36,7 +37,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of `kind` with one line of text.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), os_code: None }
     }
 
     /// An I/O failure of `what` (a path or an action): `Full` for ENOSPC and EDQUOT, else `Fatal`.
@@ -44,7 +45,13 @@ impl Error {
     pub fn from_io(what: &str, error: &io::Error) -> Self {
         let full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
         let kind = if full { Kind::Full } else { Kind::Fatal };
-        Self::new(kind, format!("{what}: {error}"))
+        Self { os_code: error.raw_os_error(), ..Self::new(kind, format!("{what}: {error}")) }
+    }
+
+    /// The system's own code (`errno`) of an I/O failure; `None` for any other.
+    #[must_use]
+    pub fn os_code(&self) -> Option<i32> {
+        self.os_code
     }
 
     /// What the caller can do.

@@ -75,6 +75,16 @@ pub const LONG_WORK_THREADS: usize = 2;
 /// Faulty records named in the answer to one batch; the rest only count.
 pub const RECORD_ERRORS_MAX: usize = 1024;
 
+/// First pause before partitions that could not be opened are tried again, in milliseconds; doubles
+/// with each round in vain.
+pub const REOPEN_PAUSE_MIN_MS: u64 = 100;
+
+/// Longest of these pauses, in milliseconds: an operator who made room sees it used soon.
+pub const REOPEN_PAUSE_MAX_MS: u64 = 5_000;
+
+/// Partitions tried again in one round, so that the images that wait meanwhile wait shortly.
+pub const REOPEN_ROUND: usize = 64;
+
 /// Shards of one process.
 pub const SHARDS_MAX: usize = 256;
 

@@ -10,6 +10,7 @@ pub mod kafka;
 pub mod kernel;
 pub mod load;
 pub mod manifest;
+pub mod mount;
 mod native_load;
 pub mod proxy;
 pub mod server;

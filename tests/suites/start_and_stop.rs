@@ -11,7 +11,8 @@ use std::{
 
 use millrace_tests::{
     broker::{self, Broker, FailedStart, Options, cores, free_port, serve_until_exit},
-    kernel::{self, Confinement, Signal},
+    kernel::{Confinement, Signal},
+    mount::{Mount, may_mount},
     wire::{ApiKey, Connection},
 };
 use tempfile::TempDir;
@@ -137,18 +138,9 @@ fn public_folder() -> (TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Users cannot be switched nor file systems mounted without root; the test then says so.
-fn needs_root() -> bool {
-    let root = kernel::is_root();
-    if !root {
-        println!("not run: needs root");
-    }
-    root
-}
-
 #[test]
 fn a_small_memlock_limit_is_explained_or_enough() {
-    if !needs_root() {
+    if !may_mount() {
         return;
     }
     let (folder, program) = public_folder();
@@ -190,7 +182,7 @@ fn a_small_memlock_limit_is_explained_or_enough() {
 
 #[test]
 fn a_directory_of_another_owner_is_explained() {
-    if !needs_root() {
+    if !may_mount() {
         return;
     }
     let (folder, program) = public_folder();
@@ -201,47 +193,22 @@ fn a_directory_of_another_owner_is_explained() {
     assert_one_line(&failed, &[&data.to_string_lossy()]);
 }
 
-/// A small file system of its own, taken away with it.
-struct Mount(TempDir);
-
-impl Mount {
-    fn new(options: &str) -> Self {
-        let folder = broker::fresh_folder("mount");
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(folder.path())
-            .status();
-        assert!(status.expect("mount is installed").success(), "mount -o {options}");
-        Self(folder)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
-
 #[test]
 fn a_read_only_directory_is_explained() {
-    if !needs_root() {
+    if !may_mount() {
         return;
     }
-    let mount = Mount::new("ro,size=1m");
+    let mount = Mount::tmpfs("ro,size=1m");
     let failed = refused(mount.path(), &[]);
     assert_one_line(&failed, &[&mount.path().to_string_lossy(), "read-only"]);
 }
 
 #[test]
 fn a_full_directory_is_explained() {
-    if !needs_root() {
+    if !may_mount() {
         return;
     }
-    let mount = Mount::new("size=64k");
+    let mount = Mount::tmpfs("size=64k");
     fs::write(mount.path().join("filler"), vec![1; 60 << 10]).expect("it fits");
     let failed = refused(mount.path(), &[]);
     assert_one_line(&failed, &[&mount.path().to_string_lossy(), "free"]);

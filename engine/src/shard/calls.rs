@@ -38,7 +38,7 @@ impl<E: Env> Shard<E> {
     ) -> Result<CallAnswer, Failure> {
         let owner = self.owner(partition);
         if owner == self.id() {
-            let found = self.find(partition).ok_or(Failure::NotOwner)?;
+            let found = self.find(partition).ok_or_else(|| self.absence(partition))?;
             return found.answer_call(call, argument).await;
         }
         let join = Join::new(1);
@@ -60,7 +60,7 @@ impl<E: Env> Shard<E> {
         self.inner.env.spawn(async move {
             let answer = match shard.find(partition) {
                 Some(partition) => partition.answer_call(call, argument).await,
-                None => Err(Failure::NotOwner),
+                None => Err(shard.absence(partition)),
             };
             let failure = Failure::code_of(&answer);
             let answer = answer.unwrap_or(CallAnswer::NONE);

@@ -28,13 +28,21 @@ struct Progress {
     waiting: RefCell<Vec<Rc<Signal>>>,
 }
 
+/// What changes the partition table; one at a time.
+pub(super) enum Work {
+    /// The metadata changed.
+    Image(Arc<Image>),
+    /// Partitions that could not be opened are to be tried again.
+    Reopen,
+}
+
 /// How far each shard has come, and the images that wait.
 pub(super) struct Applied {
     /// Deletions carried out.
     retired: Progress,
     /// All carried out.
     served: Progress,
-    queue: RefCell<VecDeque<Arc<Image>>>,
+    queue: RefCell<VecDeque<Work>>,
     running: Cell<bool>,
 }
 
@@ -93,8 +101,8 @@ impl<E: Env> Shard<E> {
         self.inner.applied.served.set(shard, version);
     }
 
-    pub(super) fn queue_image(&self, image: Arc<Image>) {
-        self.inner.applied.queue.borrow_mut().push_back(image);
+    pub(super) fn queue_work(&self, work: Work) {
+        self.inner.applied.queue.borrow_mut().push_back(work);
         if self.inner.applied.running.replace(true) {
             return;
         }
@@ -105,16 +113,22 @@ impl<E: Env> Shard<E> {
     async fn apply_queued(&self) {
         loop {
             let next = self.inner.applied.queue.borrow_mut().pop_front();
-            let Some(image) = next else { break };
-            if let Err(error) = self.apply(image).await {
-                // The topic exists but cannot be served: its partitions answer as unavailable.
-                eprintln!("millrace: a partition could not be opened: {error}");
+            match next {
+                None => break,
+                Some(Work::Reopen) => self.reopen().await,
+                Some(Work::Image(image)) => {
+                    if let Err(error) = self.apply(image).await {
+                        self.report_unopened(&error);
+                    }
+                }
             }
+            self.reopen_later();
         }
         self.inner.applied.running.set(false);
     }
 
-    /// Brings the partition table in line with `image`.
+    /// Brings the partition table in line with `image`. The first partition that could not be
+    /// opened is the error; all are noted, and the others are served.
     pub(super) async fn apply(&self, image: Arc<Image>) -> Result<()> {
         let before = self.inner.image.replace(image.clone());
         assert!(image.version() >= before.version(), "images are applied in their order");
@@ -125,12 +139,17 @@ impl<E: Env> Shard<E> {
         let version = image.version();
         self.inner.applied.retired.set(self.id(), version);
         self.tell(&Header::Retired { shard: self.id().0, version });
-        for topic in image.topics() {
+        let is_new = |topic: &&Arc<Topic>| {
             let known = before.topic_by_id(topic.id);
             let same = known.is_some_and(|known| Arc::ptr_eq(known, topic));
-            if !same || before.version() == image.version() {
-                outcome = outcome.and(self.serve(topic).await);
-            }
+            !same || before.version() == image.version()
+        };
+        let changed: Vec<_> = image.topics().filter(is_new).collect();
+        if !changed.is_empty() {
+            self.wait_for_retirement().await;
+        }
+        for topic in changed {
+            outcome = outcome.and(self.serve(topic).await);
         }
         self.inner.applied.served.set(self.id(), version);
         self.tell(&Header::Applied { shard: self.id().0, version });
@@ -154,7 +173,10 @@ impl<E: Env> Shard<E> {
     async fn retire(&self, topic: &Topic) {
         for partition in self.owned(topic) {
             let found = self.inner.partitions.borrow_mut().remove(&partition);
-            let Some(found) = found else { continue };
+            let Some(found) = found else {
+                self.inner.unopened.forget(partition);
+                continue;
+            };
             found.retire();
             if let Err(error) = found.log.delete().await {
                 eprintln!("millrace: files of a deleted partition stay behind: {error}");
@@ -168,10 +190,17 @@ impl<E: Env> Shard<E> {
         let owned: Vec<_> = self.owned(topic).collect();
         for partition in owned {
             if let Some(found) = self.find(partition) {
-                outcome = outcome.and(found.log.set_settings(self.settings_of(topic)));
+                if let Err(error) = found.log.set_settings(self.settings_of(topic)) {
+                    eprintln!(
+                        "millrace: settings of {}-{}: {error}",
+                        topic.name, partition.partition.0
+                    );
+                }
                 continue;
             }
-            outcome = outcome.and(self.open(topic, partition).await);
+            if !self.inner.unopened.is_given_up(partition) {
+                outcome = outcome.and(self.open_or_note(topic, partition).await);
+            }
         }
         outcome
     }
@@ -180,10 +209,14 @@ impl<E: Env> Shard<E> {
         settings::of_topic(&topic.config, self.inner.producer_id_expiration_ms)
     }
 
-    async fn open(&self, topic: &Topic, partition: TopicPartition) -> Result<()> {
+    /// Opens a partition's log, made if absent, and serves it from then on.
+    pub(super) async fn open(&self, topic: &Topic, partition: TopicPartition) -> Result<()> {
         let name = format!("{}-{}", topic.name, partition.partition.0);
         let at = self.directory_of(&name, topic).await?;
         let directory = &self.inner.directories[at];
+        if self.inner.unopened.holds(partition) {
+            self.sync_names(at, &name).await?;
+        }
         let (log, report) = Log::open(
             self.inner.env.clone(),
             directory.volume.clone(),
@@ -209,9 +242,6 @@ impl<E: Env> Shard<E> {
     /// The log directory that holds `name` already, or the one with the fewest partitions.
     async fn directory_of(&self, name: &str, topic: &Topic) -> Result<usize> {
         let identity = format!("version: 0\ntopic_id: {}\n", uuid_text(&topic.id.0));
-        if self.is_anothers(name, &identity).await? {
-            self.wait_for_retirement().await;
-        }
         for (at, directory) in self.inner.directories.iter().enumerate() {
             let path = directory.path.join(name);
             match find_identity(&directory.disk, &path).await? {
@@ -224,26 +254,26 @@ impl<E: Env> Shard<E> {
         self.identify(self.emptiest_directory(), name, &identity).await
     }
 
-    /// Whether a directory of that name belongs to another topic.
-    async fn is_anothers(&self, name: &str, identity: &str) -> Result<bool> {
-        for directory in &self.inner.directories {
-            match find_identity(&directory.disk, &directory.path.join(name)).await? {
-                Found::Marked(found) if found != identity.as_bytes() => return Ok(true),
-                _ => {}
-            }
-        }
-        Ok(false)
-    }
-
-    /// Completes when all shards have carried out the deletions of the image being applied. The
-    /// owner of a deleted topic's directory renames it by its name: were a new topic's in that
-    /// place by then, it would go instead.
+    /// Completes when all shards have carried out the deletions of the image being applied, and all
+    /// of the images before it. The owner of a deleted topic's directory finds it by its name: were
+    /// a new topic's in that place by then, it would go instead.
     async fn wait_for_retirement(&self) {
         let applied = &self.inner.applied;
         // At a start no log is open that could be deleted, and nobody takes messages yet.
         if applied.served.of(self.id()) > 0 {
             applied.retired.everywhere(applied.retired.of(self.id())).await;
         }
+    }
+
+    /// An earlier try may have left names that no directory sync covered; they would be taken for
+    /// durable now that they are found.
+    async fn sync_names(&self, at: usize, name: &str) -> Result<()> {
+        let directory = &self.inner.directories[at];
+        for path in [&directory.path, &directory.path.join(name)] {
+            let synced = directory.disk.sync_dir(path).await;
+            synced.map_err(|error| Error::from_io(&path.display().to_string(), &error))?;
+        }
+        Ok(())
     }
 
     async fn set_aside(&self, at: usize, name: &str, topic: &Topic) -> Result<()> {

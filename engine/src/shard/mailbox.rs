@@ -6,6 +6,7 @@ use super::{
     Asked, Partition, ProduceReply, Produced, Shard,
     failure::Failure,
     frame::{Header, ProducedCode},
+    images::Work,
     message::{Arrival, Message},
     partition_of,
 };
@@ -25,7 +26,7 @@ impl<E: Env> Shard<E> {
                     let header = frame.decode().expect("frames are made in this process");
                     self.take(from, header, payload);
                 }
-                Message::Image(image) => self.queue_image(image),
+                Message::Image(image) => self.queue_work(Work::Image(image)),
                 Message::Connection(arrival) => self.connection_came(arrival),
                 Message::Stop => {
                     self.inner.stopping.set(true);
@@ -42,9 +43,10 @@ impl<E: Env> Shard<E> {
             Header::Produce { token, partition, acks, now_ms, batch } => {
                 let reply = ProduceReply::Remote(from, token);
                 let batch = Accepted { header: batch::Header::parse(&batch), payload };
-                match self.find(partition_of(partition)) {
+                let partition = partition_of(partition);
+                match self.find(partition) {
                     Some(found) => found.produce(batch, acks, now_ms, reply),
-                    None => self.post_produced(from, token, &Err(Failure::NotOwner)),
+                    None => self.post_produced(from, token, &Err(self.absence(partition))),
                 }
             }
             Header::Produced { token, result } => self.produced(token, result),

@@ -16,6 +16,7 @@ mod partition;
 mod pending;
 pub mod reads;
 mod recovered;
+mod reopen;
 mod settings;
 pub mod signal;
 mod upkeep;
@@ -139,6 +140,7 @@ struct Inner<E: Env> {
     connections: RefCell<VecDeque<message::Arrival>>,
     connection_came: Signal,
     applied: images::Applied,
+    unopened: reopen::Unopened,
     stopping: Cell<bool>,
     stop: Signal,
     /// Fired when a batch found no room.
@@ -207,6 +209,12 @@ impl<E: Env> Shard<E> {
         self.inner.partitions.borrow().get(&partition).cloned()
     }
 
+    /// Why this shard does not serve a partition that it was asked for as the owner.
+    fn absence(&self, partition: TopicPartition) -> failure::Failure {
+        let known = self.inner.unopened.failure(partition);
+        known.unwrap_or(failure::Failure::NotOwner)
+    }
+
     /// Appends a checked batch on the owning shard. Completes when the batch has its place in the
     /// partition's order (appended here, or queued to its owner); the slot is fulfilled when the
     /// acks rule holds: for acks 0 at the append, else when the batch is below `ack_end`.
@@ -222,7 +230,7 @@ impl<E: Env> Shard<E> {
         if owner == self.id() {
             match self.find(partition) {
                 Some(found) => found.produce(batch, acks, now_ms, ProduceReply::Local(slot)),
-                None => slot.fulfil(Err(failure::Failure::NotOwner)),
+                None => slot.fulfil(Err(self.absence(partition))),
             }
             return;
         }

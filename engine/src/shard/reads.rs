@@ -167,7 +167,9 @@ impl<E: Env> Shard<E> {
                 partition.watch_local(&watch.signal);
                 partition.count(&one.read)
             });
-            slot.fulfil(counted.unwrap_or_else(|| Fetched::of_failure(Failure::NotOwner)));
+            slot.fulfil(
+                counted.unwrap_or_else(|| Fetched::of_failure(self.absence(one.partition))),
+            );
         }
         let mut bytes = 0_usize;
         for counted in join.wait().await {
@@ -252,14 +254,14 @@ impl<E: Env> Shard<E> {
         looks: bool,
         watch: &Watch<'_, E>,
     ) -> Fetched {
-        let Some(partition) = self.find(partition) else {
-            return Fetched::of_failure(Failure::NotOwner);
+        let Some(found) = self.find(partition) else {
+            return Fetched::of_failure(self.absence(partition));
         };
         // Watching before reading, so that no move between the two is missed.
         if watch.token != 0 {
-            partition.watch_local(&watch.signal);
+            found.watch_local(&watch.signal);
         }
-        if looks { partition.look(read) } else { partition.read(read).await }
+        if looks { found.look(read) } else { found.read(read).await }
     }
 
     async fn ask_read(
@@ -290,7 +292,7 @@ impl<E: Env> Shard<E> {
         watch: u64,
     ) {
         let Some(partition) = self.find(partition) else {
-            let failed = Fetched::of_failure(Failure::NotOwner);
+            let failed = Fetched::of_failure(self.absence(partition));
             return self.post_read(to, token, failed);
         };
         if watch != 0 {

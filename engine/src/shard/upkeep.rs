@@ -40,6 +40,7 @@ impl<E: Env> Shard<E> {
             connections: RefCell::default(),
             connection_came: super::Signal::default(),
             applied: Applied::new(count),
+            unopened: super::reopen::Unopened::default(),
             stopping: Cell::new(false),
             stop: super::Signal::default(),
             stalled: super::Signal::default(),
