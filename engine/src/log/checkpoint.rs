@@ -105,13 +105,19 @@ pub(super) async fn note<E: Env>(shared: &Rc<Shared<E>>) -> io::Result<()> {
 
 async fn write_in_turn<E: Env>(shared: &Rc<Shared<E>>, durable: Durable) -> io::Result<()> {
     // One at a time: two records in flight could both be torn.
-    shared
+    let deleted = shared
         .changed
         .wait_for(|| {
             let mut state = shared.state.borrow_mut();
-            (!std::mem::replace(&mut state.recording, true)).then_some(())
+            if state.deleted {
+                return Some(true);
+            }
+            (!std::mem::replace(&mut state.recording, true)).then_some(false)
         })
         .await;
+    if deleted {
+        return Err(io::Error::other("the partition was deleted"));
+    }
     let result = write_next(shared, durable).await;
     shared.state.borrow_mut().recording = false;
     shared.changed.notify();

@@ -13,7 +13,7 @@ use super::{
     recover::load_indexes,
     scan::{DenseFrom, Scanner},
     segment::{LOG_SUFFIX, Phase, file_name, in_memory},
-    state::{FileOf, Shared},
+    state::{FileOf, Naming, Shared},
 };
 use crate::{
     batch::{HEADER_BYTES, Header},
@@ -42,6 +42,9 @@ pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) ->
     let in_order = ahead.is_some();
     loop {
         let Some(source) = source(shared, from).await? else {
+            if let Some(error) = shared.failure().filter(|_| shared.state.borrow().deleted) {
+                return Err(error);
+            }
             let text = format!("{}: offset {from} has been deleted", shared.dir.display());
             return Err(Error::new(Kind::Invalid, text));
         };
@@ -123,6 +126,8 @@ pub(super) async fn open_file<E: Env>(
             }
         }
     }
+    // A deletion does not wait for readers, but for the opening of a file by its name.
+    let Some(_naming) = Naming::begin(shared) else { return Ok(None) };
     let path = shared.dir.join(file_name(base, LOG_SUFFIX));
     let opened = shared.disk().open(&path, OpenMode::Read).await;
     let file = Rc::new(opened.map_err(|error| read_error(shared, base, &error))?);
@@ -172,7 +177,9 @@ pub(super) async fn indexes<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> Res
         }
     };
     let record = record.expect("a sealed segment has its record");
+    let Some(naming) = Naming::begin(shared) else { return Ok(None) };
     let loaded = load_indexes(shared.disk(), &shared.dir, &record).await;
+    drop(naming);
     let loaded = loaded.map_err(|error| read_error(shared, base, &error))?;
     let indexes = match loaded {
         Some(indexes) => indexes,

@@ -51,7 +51,7 @@ pub use append::{AppendError, Appended};
 pub use health::DiskHealth;
 pub use marks::Marks;
 pub use read::{ColdRead, Read};
-pub use remove::{is_deleted_name, remove_directory};
+pub use remove::{delete_directory, is_deleted_name, remove_later};
 pub use settings::Settings;
 pub use volume::Volume;
 
@@ -240,11 +240,11 @@ impl<E: Env> Log<E> {
         retain::apply_retention(&self.shared, now_ms).await
     }
 
-    /// Deletes the log and its directory. Appends fail from now on; after it completes, only drop
-    /// the handle.
+    /// Deletes the log: appends fail from now on, and when it completes the name of its directory is
+    /// free for another log, durably; then only drop the handle. The files go in the background.
     ///
     /// # Errors
-    /// The disk's; `remove_directory` finishes what is left under the name ending in `-delete`.
+    /// The disk's; what is left under a name ending in `-delete` is for [`remove_later`].
     pub async fn delete(&self) -> Result<()> {
         remove::delete(&self.shared).await
     }

@@ -11,7 +11,7 @@ use super::{
     append::roll_segment,
     checkpoint, remove, seal,
     segment::{PRODUCERS_SUFFIX, Phase, Segment, file_name},
-    state::{FileOf, Shared, State},
+    state::{FileOf, Naming, Shared, State},
 };
 use crate::{
     error::{Error, Kind, Result},
@@ -59,6 +59,7 @@ pub(super) async fn apply_retention<E: Env>(shared: &Rc<Shared<E>>, now_ms: i64)
         roll_when_aged(&mut state, now_ms);
     }
     seal::start(shared);
+    let Some(_naming) = Naming::begin(shared) else { return Ok(0) };
     let mut removed = 0;
     while let Some(base) = next_to_remove(shared, now_ms) {
         let gone = remove_oldest(shared, base).await;
@@ -142,9 +143,9 @@ async fn remove_oldest<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Resu
     let env = shared.env.clone();
     env.spawn_background(async move {
         shared.env.sleep(delay).await;
+        let Some(_naming) = Naming::begin(&shared) else { return };
         // Left over at worst: the next start removes it.
-        let _retried_at_start =
-            remove::unlink_in_steps(&shared.env, shared.disk(), &shared.dir, base).await;
+        let _retried_at_start = remove::unlink_in_steps(&shared, base).await;
     });
     Ok(())
 }

@@ -68,6 +68,10 @@ pub(super) struct State<E: Env> {
     pub(super) recording: bool,
     /// Sequence number of the last one.
     pub(super) checkpoint_sequence: u64,
+    /// The log was deleted: its directory's name may be another log's.
+    pub(super) deleted: bool,
+    /// Tasks that act on files by their names, beside those that have a flag of their own.
+    pub(super) naming: usize,
     pub(super) writing: bool,
     pub(super) flush_timer: bool,
     /// The segment that zeros are being written into.
@@ -113,6 +117,8 @@ impl<E: Env> State<E> {
             record_file: None,
             recording: false,
             checkpoint_sequence: 0,
+            deleted: false,
+            naming: 0,
             writing: false,
             flush_timer: false,
             preparing: None,
@@ -159,6 +165,32 @@ impl<E: Env> State<E> {
     /// Whether the tasks of the log must stop where they are.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()
+    }
+}
+
+/// Held by a task that acts on the log's files by their names: a deletion waits for it.
+pub(super) struct Naming<E: Env>(Rc<Shared<E>>);
+
+impl<E: Env> Naming<E> {
+    /// `None` once the log is deleted: the names may be another log's.
+    pub(super) fn begin(shared: &Rc<Shared<E>>) -> Option<Self> {
+        let mut state = shared.state.borrow_mut();
+        if state.deleted {
+            return None;
+        }
+        state.naming += 1;
+        drop(state);
+        Some(Self(shared.clone()))
+    }
+}
+
+impl<E: Env> Drop for Naming<E> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.borrow_mut();
+        assert!(state.naming > 0, "each task that began ends once");
+        state.naming -= 1;
+        drop(state);
+        self.0.changed.notify();
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Recovered, Shard, frame::Header, partition::Partition, settings, sig
 use crate::{
     error::{Error, Result},
     io::{Disk, Env, buf::Chain},
-    log::{Log, Settings},
+    log::{Log, Settings, delete_directory},
     meta::{Image, Topic},
     types::{PartitionIndex, ShardId, TopicPartition, uuid_text},
 };
@@ -174,12 +174,32 @@ impl<E: Env> Shard<E> {
         for partition in self.owned(topic) {
             let found = self.inner.partitions.borrow_mut().remove(&partition);
             let Some(found) = found else {
-                self.inner.unopened.forget(partition);
+                self.give_up_unopened(topic, partition).await;
                 continue;
             };
             found.retire();
             if let Err(error) = found.log.delete().await {
                 eprintln!("millrace: files of a deleted partition stay behind: {error}");
+            }
+        }
+    }
+
+    /// Deletes what the tries to open a partition have left: nothing was ever stored in it.
+    async fn give_up_unopened(&self, topic: &Topic, partition: TopicPartition) {
+        if !self.inner.unopened.holds(partition) {
+            return;
+        }
+        self.inner.unopened.forget(partition);
+        let name = format!("{}-{}", topic.name, partition.partition.0);
+        for directory in &self.inner.directories {
+            let path = directory.path.join(&name);
+            let found = find_identity(&directory.disk, &path).await;
+            if !matches!(found, Ok(Found::Marked(found)) if found == identity_of(topic).as_bytes())
+            {
+                continue;
+            }
+            if let Err(error) = delete_directory(&self.inner.env, &directory.disk, &path).await {
+                eprintln!("millrace: {} stays behind: {error}", path.display());
             }
         }
     }
@@ -241,7 +261,7 @@ impl<E: Env> Shard<E> {
 
     /// The log directory that holds `name` already, or the one with the fewest partitions.
     async fn directory_of(&self, name: &str, topic: &Topic) -> Result<usize> {
-        let identity = format!("version: 0\ntopic_id: {}\n", uuid_text(&topic.id.0));
+        let identity = identity_of(topic);
         for (at, directory) in self.inner.directories.iter().enumerate() {
             let path = directory.path.join(name);
             match find_identity(&directory.disk, &path).await? {
@@ -306,6 +326,11 @@ impl<E: Env> Shard<E> {
         }
         counts.iter().enumerate().min_by_key(|(_, count)| **count).map_or(0, |(at, _)| at)
     }
+}
+
+/// What `partition.metadata` says, in Kafka's form.
+fn identity_of(topic: &Topic) -> String {
+    format!("version: 0\ntopic_id: {}\n", uuid_text(&topic.id.0))
 }
 
 /// What lies where a partition's directory would.

@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     io::{Disk, Env, buf::Chain},
     limits,
-    log::{is_deleted_name, remove_directory},
+    log::{is_deleted_name, remove_later},
     types::ShardId,
 };
 
@@ -65,12 +65,7 @@ impl<E: Env> Shard<E> {
         for directory in &self.inner.directories {
             let names = directory.disk.list(&directory.path).await.unwrap_or_default();
             for name in names.iter().filter(|name| is_deleted_name(name)) {
-                let (disk, path) = (directory.disk.clone(), directory.path.join(name));
-                self.inner.env.spawn_background(async move {
-                    if let Err(error) = remove_directory(&disk, &path).await {
-                        eprintln!("millrace: {} stays behind: {error}", path.display());
-                    }
-                });
+                remove_later(&self.inner.env, &directory.disk, directory.path.join(name));
             }
         }
     }

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::error::Kind;
+use crate::{
+    error::Kind,
+    io::Spawn,
+    log::{is_deleted_name, remove_later},
+};
 
 fn filled(world: &World, settings: &Settings) -> Log<FakeEnv> {
     let (log, _) = world.open(settings);
@@ -97,10 +101,63 @@ fn a_deleted_partition_leaves_nothing() {
     world.send(&log, &[b"in flight"], &BatchOptions::default()).expect("taken");
     let deleting = log.clone();
     world.sim.block_on(async move { deleting.delete().await }).expect("deleted");
+    let renamed = world.sim.disk().names(Path::new("/data"));
+    assert!(renamed.iter().all(|name| is_deleted_name(name)), "its name is free: {renamed:?}");
+    world.sim.settle();
     assert_eq!(world.sim.disk().names(Path::new("/data")), Vec::<String>::new());
     let refused = world.send(&log, &[b"no"], &BatchOptions::default());
     assert!(matches!(refused, Err(AppendError::Failed(_))));
     drop(log);
     world.sim.settle();
     assert_eq!(world.pool.in_use_bytes(), 0, "its memory is back");
+}
+
+#[test]
+fn a_deletion_waits_for_the_rename_only() {
+    let world = World::fresh();
+    let log = filled(&world, &small_segments());
+    world.sim.block_on(async move { log.delete().await }).expect("deleted");
+    let left = world.sim.disk().names(Path::new("/data"));
+    assert_eq!(left.len(), 1, "its files go in the background: {left:?}");
+    // A power cut in the midst of it leaves a directory that the next start removes.
+    world.sim.run(10);
+    let world = world.power_cut();
+    for name in world.sim.disk().names(Path::new("/data")) {
+        assert!(is_deleted_name(&name), "{name}");
+        remove_later(&world.sim.env(), &world.sim.disk(), Path::new("/data").join(name));
+    }
+    world.sim.settle();
+    assert_eq!(world.sim.disk().names(Path::new("/data")), Vec::<String>::new());
+}
+
+/// Retention of a log that was being deleted renamed and unlinked files by their paths, when the
+/// next log of that name had made its own there.
+#[test]
+fn a_log_deleted_amid_its_retention_leaves_the_next_one_of_its_name_alone() {
+    for seed in 0..300 {
+        let world = World::new(Sim::new(seed));
+        let delayed = Settings { file_delete_delay_ms: 1, ..small_segments() };
+        let old = filled(&world, &Settings { retention_ms: 15_000, ..delayed });
+        let (retaining, now_ms) = (old.clone(), world.sim.env().wall_ms());
+        world.sim.env().spawn(async move {
+            let _may_be_deleted = retaining.apply_retention(now_ms).await;
+        });
+        world.sim.run(usize::try_from(seed).expect("small"));
+        world.sim.block_on(async move { old.delete().await }).expect("deleted");
+        let (new, _) = world.open(&small_segments());
+        for n in 0..30_u8 {
+            world.append(&new, &[&[n; 200]]);
+            world.sim.advance(Duration::from_millis(1));
+        }
+        world.sim.advance(Duration::from_secs(1));
+        assert_eq!(log_files(&world), new.segment_count(), "seed {seed}");
+        let names = world.sim.disk().names(dir());
+        assert!(!names.iter().any(|name| name.ends_with(".deleted")), "seed {seed}: {names:?}");
+        let bytes = world.read_all(&new);
+        drop(new);
+        let world = world.power_cut();
+        let (new, report) = world.open(&small_segments());
+        assert!(report.damage.is_empty(), "seed {seed}: {report:?}");
+        assert_eq!(world.read_all(&new), bytes, "seed {seed}");
+    }
 }
