@@ -66,12 +66,19 @@ impl<M> Fabric<M> {
         Ok(())
     }
 
-    /// Ends shard `to`: refuses messages from now on and drops those on their way.
+    /// Ends shard `to`: refuses messages from now on, drops those on their way, and tells the shards
+    /// that wait for room.
     fn close(&self, to: usize) {
         self.ports[to].close();
         fence(Ordering::SeqCst);
         for from in 0..=self.ports.len() {
-            while self.lane(from, to).queue.pop().is_some() {}
+            let lane = self.lane(from, to);
+            while lane.queue.pop().is_some() {}
+            if lane.wanted.swap(false, Ordering::AcqRel)
+                && let Some(port) = self.ports.get(from)
+            {
+                port.ring();
+            }
         }
     }
 }
@@ -152,6 +159,8 @@ impl<M: Send> Mesh<M> {
         fence(Ordering::SeqCst);
         match self.try_send(to, unsent) {
             Ok(()) => Poll::Ready(Ok(())),
+            // Whoever ended it since the look above may not have seen that room is wanted.
+            Err(back) if fabric.ports[target].is_closed() => Poll::Ready(Err(back)),
             Err(back) => {
                 *message = Some(back);
                 Local::current().wait_for_bell(cx.waker());

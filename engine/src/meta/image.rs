@@ -83,7 +83,7 @@ impl fmt::Debug for Image {
 
 impl Image {
     /// An image before the first record.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             version: 0,
             cluster_id: Arc::from(""),

@@ -44,7 +44,8 @@ impl<E: Env> Shard<E> {
         let join = Join::new(1);
         let token = self.inner.asked.borrow_mut().insert(Asked::Call(join.slot(0)));
         let partition = super::key_of(partition);
-        self.ask(owner, &Header::Call { token, partition, call, argument }, Chain::new()).await;
+        self.ask(owner, token, &Header::Call { token, partition, call, argument }, Chain::new())
+            .await;
         join.wait().await.pop().flatten().unwrap_or(Err(Failure::NotOwner))
     }
 

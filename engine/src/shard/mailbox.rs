@@ -28,11 +28,7 @@ impl<E: Env> Shard<E> {
                 }
                 Message::Image(image) => self.queue_work(Work::Image(image)),
                 Message::Connection(arrival) => self.connection_came(arrival),
-                Message::Stop => {
-                    self.inner.stopping.set(true);
-                    self.inner.stop.fire();
-                    self.inner.connection_came.fire();
-                }
+                Message::Stop => self.begin_stop(),
             }
         }
     }
@@ -134,6 +130,13 @@ impl<E: Env> Shard<E> {
             self.inner.connection_came.rearm();
             self.inner.connection_came.wait().await;
         }
+    }
+
+    /// Stops taking connections and tells all who wait for the end.
+    pub(super) fn begin_stop(&self) {
+        self.inner.stopping.set(true);
+        self.inner.stop.fire();
+        self.inner.connection_came.fire();
     }
 
     /// Completes when the shard is told to stop.

@@ -19,6 +19,8 @@ mod recovered;
 mod reopen;
 mod settings;
 pub mod signal;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 use std::{
@@ -238,15 +240,18 @@ impl<E: Env> Shard<E> {
         let partition = key_of(partition);
         let header =
             Header::Produce { token, partition, acks, now_ms, batch: batch.header.encode() };
-        self.ask(owner, &header, batch.payload).await;
+        self.ask(owner, token, &header, batch.payload).await;
     }
 
-    /// Sends a question, waiting for room in the queue.
-    async fn ask(&self, to: ShardId, header: &Header, payload: Chain) {
+    /// Sends the question of `token`, waiting for room in the queue. One that does not leave, as the
+    /// asker went away or the other shard has ended, is forgotten: its slot counts as dropped.
+    async fn ask(&self, to: ShardId, token: u64, header: &Header, payload: Chain) {
         let message = self.data(header, payload);
-        if self.inner.mesh.send(to, message).await.is_err() {
-            // The other shard has ended: the process is stopping, and this one ends as well.
-            self.inner.stopping.set(true);
+        let mut unsent = Unsent { shard: self, token: Some(token) };
+        match self.inner.mesh.send(to, message).await {
+            Ok(()) => unsent.token = None,
+            // The process is stopping, and this shard ends as well.
+            Err(_) => self.begin_stop(),
         }
     }
 
@@ -287,6 +292,21 @@ impl<E: Env> Shard<E> {
         self.inner.last_watch.set(watch);
         assert_ne!(watch, 0, "zero stands for no watch");
         watch
+    }
+}
+
+/// A question on its way into the queue, forgotten when it goes with its token.
+struct Unsent<'a, E: Env> {
+    shard: &'a Shard<E>,
+    token: Option<u64>,
+}
+
+impl<E: Env> Drop for Unsent<'_, E> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            let forgotten = self.shard.inner.asked.borrow_mut().take(token);
+            drop(forgotten);
+        }
     }
 }
 

@@ -32,6 +32,12 @@ impl<T> Pending<T> {
         u64::from(entry.generation) << 32 | u64::from(index)
     }
 
+    /// How many requests are outstanding.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     /// The value behind `token` once; `None` when it was taken before.
     pub fn take(&mut self, token: u64) -> Option<T> {
         let index = u32::try_from(token & u64::from(u32::MAX)).ok()?;

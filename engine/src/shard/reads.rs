@@ -277,7 +277,7 @@ impl<E: Env> Shard<E> {
         let partition = super::key_of(one.partition);
         assert_ne!(owner, self.id(), "a shard asks others only");
         let header = Header::Read { token, partition, read, counts, watch };
-        self.ask(owner, &header, Chain::new()).await;
+        self.ask(owner, token, &header, Chain::new()).await;
     }
 
     /// Answers a read of another shard: at once from memory, a cold one on a task of its own, so

@@ -1,0 +1,114 @@
+//! Shards of a real runtime on a directory of their own, without topics and without a broker.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use super::{calls::Call, join::Join, *};
+use crate::{
+    batch::{HEADER_BYTES, Header},
+    io::{
+        Clock,
+        file::RealDisk,
+        runtime::{RealEnv, RuntimeOptions, ShardContext, run_shards},
+    },
+};
+
+/// Runs `main` as shard 0, beside a shard 1 that takes no message and ends once it is told so.
+fn beside_a_silent_shard<T: Future<Output = ()> + 'static>(
+    main: impl Fn(Shard<RealEnv>, Arc<AtomicBool>) -> T + Send + Sync + 'static,
+) {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().to_owned();
+    let (main, end) = (Arc::new(main), Arc::new(AtomicBool::new(false)));
+    let shards = run_shards(&RuntimeOptions::for_tests(2), move |context| {
+        let (path, main, end) = (path.clone(), main.clone(), end.clone());
+        async move {
+            if context.id == ShardId(0) {
+                main(start(context, path).await, end.clone()).await;
+                end.store(true, Ordering::Relaxed);
+            } else {
+                while !end.load(Ordering::Relaxed) {
+                    context.env.sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }
+    });
+    shards.expect("starts").join().expect("ends");
+}
+
+async fn start(context: ShardContext<Message>, path: PathBuf) -> Shard<RealEnv> {
+    let disk = RealDisk::open(&path).await.expect("opens");
+    let directory = LogDirectory::new(&context.env, &context.pool, path, disk, DiskHealth::new());
+    let parts = Parts {
+        id: context.id,
+        count: 2,
+        env: context.env,
+        pool: context.pool,
+        mesh: context.mesh,
+        directories: vec![directory],
+        image: Arc::new(Image::empty()),
+        producer_id_expiration_ms: 1,
+    };
+    Shard::start(parts).await.expect("there is nothing to open")
+}
+
+/// A partition that shard 1 owns.
+fn theirs(shard: &Shard<RealEnv>) -> TopicPartition {
+    let partition =
+        |index| TopicPartition { topic: TopicId::default(), partition: PartitionIndex(index) };
+    let found = (0..2).map(partition).find(|one| shard.owner(*one) == ShardId(1));
+    found.expect("consecutive partitions go to consecutive shards")
+}
+
+fn poll_once(future: impl Future) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    pin!(future).poll(&mut context).is_ready()
+}
+
+/// Asks until no more questions find room; each of those asked counts until it is answered.
+fn fill_the_queue(shard: &Shard<RealEnv>) -> usize {
+    loop {
+        let before = shard.inner.asked.borrow().len();
+        let asked = shard.call(theirs(shard), Call::Latest, 0);
+        assert!(!poll_once(asked), "nobody answers");
+        let after = shard.inner.asked.borrow().len();
+        if after == before {
+            return after;
+        }
+        assert!(after <= limits::MAILBOX_DEPTH, "the queue is bounded");
+    }
+}
+
+#[test]
+fn a_question_that_never_left_is_forgotten() {
+    beside_a_silent_shard(async |shard, _end| {
+        let full = fill_the_queue(&shard);
+        assert!(full > 0, "some found room");
+        for _ in 0..10 {
+            let batch =
+                Accepted { header: Header::parse(&[0; HEADER_BYTES]), payload: Chain::new() };
+            let slot = Join::new(1).slot(0);
+            assert!(!poll_once(shard.produce(theirs(&shard), batch, 1, 0, slot)), "no room");
+        }
+        assert_eq!(shard.inner.asked.borrow().len(), full, "those given up are forgotten");
+    });
+}
+
+#[test]
+fn a_shard_that_asks_one_that_has_ended_stops_and_has_its_answer() {
+    beside_a_silent_shard(async |shard, end| {
+        let full = fill_the_queue(&shard);
+        end.store(true, Ordering::Relaxed);
+        let answer = shard.call(theirs(&shard), Call::Latest, 0).await;
+        assert_eq!(answer, Err(failure::Failure::NotOwner));
+        assert!(shard.is_stopping(), "the process is stopping");
+        shard.stopped().await;
+        assert!(shard.next_connection().await.is_none(), "no connection is taken");
+        assert_eq!(shard.inner.asked.borrow().len(), full, "the last one is forgotten");
+    });
+}
