@@ -85,6 +85,14 @@ pub const REOPEN_PAUSE_MAX_MS: u64 = 5_000;
 /// Partitions tried again in one round, so that the images that wait meanwhile wait shortly.
 pub const REOPEN_ROUND: usize = 64;
 
+/// Logs that one shard closes at a time at a stop; the disk is busy with fewer, and each may hold a
+/// few descriptors meanwhile.
+pub const LOGS_CLOSED_AT_ONCE: usize = 32;
+
+/// Longest time that a shard's logs together take to close at a stop, in milliseconds; well below
+/// the 90 seconds that service managers grant. What is not closed is recovered at the next start.
+pub const CLOSE_DEADLINE_MS: u64 = 30_000;
+
 /// Shards of one process.
 pub const SHARDS_MAX: usize = 256;
 

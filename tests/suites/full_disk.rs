@@ -11,12 +11,16 @@ use std::{
 
 use millrace_tests::{
     broker::{Broker, Options},
+    kernel::Signal,
     mount::{Mount, may_mount},
     wire::Connection,
 };
 
 /// Within which a partition is served once nothing stands in its way.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Within which a stop ends, on a machine that is busy with other things.
+const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// Kafka's KAFKA_STORAGE_ERROR, as the tests' client words it.
 const STORAGE_ERROR: &str = "error 56";
@@ -114,4 +118,57 @@ fn a_partition_heals_from_whatever_was_in_its_way() {
         assert!(begun.elapsed() < PATIENCE, "blocked-1 is not served");
     }
     broker.kill();
+}
+
+/// Kafka's settings of a topic whose records wait in memory for a flush.
+const RELAXED: [(&str, &str); 1] = [("flush.messages", "1000000")];
+
+#[test]
+fn a_stop_on_a_full_disk_ends_soon_and_in_one_line() {
+    if !may_mount() {
+        return;
+    }
+    let mount = Mount::ext4(160, 2_000);
+    let mut broker = broker_in(&mount);
+    for round in 0..10 {
+        let mut link = link_to(&broker);
+        let (strict, relaxed) = (format!("strict{round}"), format!("relaxed{round}"));
+        link.create_topic(&strict, PARTITIONS).expect("made");
+        link.create_topic_with(&relaxed, PARTITIONS, &RELAXED).expect("made");
+        let value = vec![7; 200 << 10];
+        for partition in 0..PARTITIONS {
+            link.produce(&strict, partition, b"value").expect("there is room");
+            link.produce(&relaxed, partition, b"value").expect("there is room");
+        }
+        let filler = mount.fill_blocks().expect("full");
+        // Half of them fail, the others have records that no flush has covered.
+        for partition in 0..PARTITIONS / 2 {
+            for topic in [&strict, &relaxed] {
+                let refused = (0..20).find_map(|_| link.produce(topic, partition, &value).err());
+                let refused = refused.expect("20 of these do not fit into what was prepared");
+                assert_eq!(refused.to_string(), STORAGE_ERROR, "{topic}-{partition}");
+            }
+        }
+        for partition in PARTITIONS / 2..PARTITIONS {
+            let _may_be_refused = link.produce(&relaxed, partition, b"value");
+        }
+        let before = broker.log().len();
+        let (status, took) = broker.stop(Signal::Terminate);
+        let said = broker.log().split_off(before);
+        println!("round {round}: {status} after {took:?}: {said}");
+        assert!(matches!(status.code(), Some(0 | 1)), "{status}: {said}");
+        assert_eq!(said.lines().count(), usize::from(!status.success()), "one line: {said}");
+        assert!(took < STOP_BOUND, "{took:?}");
+        fs::remove_file(filler).expect("our own file");
+        broker.restart();
+        let mut link = link_to(&broker);
+        for partition in 0..PARTITIONS {
+            for topic in [&strict, &relaxed] {
+                let end = link.end_offset(topic, partition).expect("served again");
+                assert!(end >= 1, "{topic}-{partition} lost what it acknowledged");
+            }
+        }
+        link.delete_topic(&strict).expect("deleted");
+        link.delete_topic(&relaxed).expect("deleted");
+    }
 }

@@ -6,6 +6,7 @@
 //! message that does not check out ends the process, since it can only come from this process.
 
 pub mod calls;
+mod close;
 pub mod failure;
 pub mod frame;
 mod images;

@@ -119,17 +119,4 @@ impl<E: Env> Shard<E> {
             self.inner.all_drained.fire();
         }
     }
-
-    /// Flushes and closes every log, leaving a clean mark in each. Returns the first failure; the
-    /// others are closed all the same.
-    pub async fn close(&self) -> Result<()> {
-        self.inner.stopping.set(true);
-        let partitions: Vec<_> = self.inner.partitions.take().into_values().collect();
-        let mut outcome = Ok(());
-        for partition in partitions {
-            outcome = outcome.and(partition.log.close().await);
-            partition.retire();
-        }
-        outcome
-    }
 }
