@@ -66,8 +66,8 @@ impl<M> Fabric<M> {
         Ok(())
     }
 
-    /// Ends shard `to`: refuses messages from now on, drops those on their way, and tells the shards
-    /// that wait for room.
+    /// Ends shard `to`: refuses messages from now on, drops those on their way, and wakes
+    /// the shards that wait for room.
     fn close(&self, to: usize) {
         self.ports[to].close();
         fence(Ordering::SeqCst);

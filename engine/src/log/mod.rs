@@ -240,8 +240,8 @@ impl<E: Env> Log<E> {
         retain::apply_retention(&self.shared, now_ms).await
     }
 
-    /// Deletes the log: appends fail from now on, and when it completes the name of its directory is
-    /// free for another log, durably; then only drop the handle. The files go in the background.
+    /// Deletes the log: appends fail from now on, and when it completes the name of its directory
+    /// is free for another log, durably; then only drop the handle. The files go in the background.
     ///
     /// # Errors
     /// The disk's; what is left under a name ending in `-delete` is for [`remove_later`].

@@ -1,5 +1,5 @@
-//! Taking the files of a segment, or of a whole log, away: renamed to `.deleted` and the directory synced first, so
-//! that no crash brings half of it back; then unlinked.
+//! Taking the files of a segment, or of a whole log, away: renamed to `.deleted` and the directory
+//! synced first, so that no crash brings half of it back; then unlinked.
 
 use std::{
     io,

@@ -244,8 +244,8 @@ impl<E: Env> Shard<E> {
         self.ask(owner, token, &header, batch.payload).await;
     }
 
-    /// Sends the question of `token`, waiting for room in the queue. One that does not leave, as the
-    /// asker went away or the other shard has ended, is forgotten: its slot counts as dropped.
+    /// Sends the question of `token`, waiting for room in the queue. One that does not leave, as
+    /// the asker went away or the other shard has ended, is forgotten: its slot counts as dropped.
     async fn ask(&self, to: ShardId, token: u64, header: &Header, payload: Chain) {
         let message = self.data(header, payload);
         let mut unsent = Unsent { shard: self, token: Some(token) };
