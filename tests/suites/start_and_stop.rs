@@ -5,7 +5,6 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
