@@ -24,6 +24,10 @@ const RECORDS: i64 = 4_000_000;
 
 const LARGE_BATCHES: usize = 8;
 
+/// Kafka's codes.
+const CORRUPT_MESSAGE: i16 = 2;
+const INVALID_TIMESTAMP: i16 = 32;
+
 /// Requests of others per large one that must find their way meanwhile. On the shard's core it was
 /// one at best: one between two large batches.
 const SMALL_PER_LARGE: usize = 5;
@@ -56,14 +60,13 @@ fn send(link: &mut Connection, batch: &[u8]) {
     link.send(ApiKey::Produce, 7, &body).expect("the broker reads");
 }
 
-/// The base offset of the next answer.
-fn offset_of_answer(link: &mut Connection) -> io::Result<i64> {
+/// The error and the base offset of the next answer.
+fn answer(link: &mut Connection) -> io::Result<(i16, i64)> {
     let (_, answer) = link.receive()?;
     let mut answer = Reader::new(&answer);
     let (_topics, _name) = (answer.i32()?, answer.string()?);
     let (_partitions, _index, error) = (answer.i32()?, answer.i32()?, answer.i16()?);
-    assert_eq!(error, 0, "the batch is accepted");
-    answer.i64()
+    Ok((error, answer.i64()?))
 }
 
 /// Produces to the other topic until told to stop, counting.
@@ -92,8 +95,8 @@ fn others_are_served_meanwhile(codec: Codec, settings: &[(&str, &str)]) {
         let mut expected = 0;
         for _ in 0..LARGE_BATCHES {
             for records in [RECORDS, 1] {
-                let offset = offset_of_answer(&mut link).expect("every batch is answered");
-                assert_eq!(offset, expected, "batches take their places as they were sent");
+                let answer = answer(&mut link).expect("every batch is answered");
+                assert_eq!(answer, (0, expected), "batches take their places as they were sent");
                 expected += records;
             }
         }
@@ -113,6 +116,22 @@ fn others_are_served_while_records_are_decompressed() {
 #[test]
 fn others_are_served_while_batches_are_compressed_anew() {
     others_are_served_meanwhile(Codec::Zstd, &[LOOK_AT_RECORDS, ("compression.type", "lz4")]);
+}
+
+#[test]
+fn a_refused_batch_is_answered_whatever_its_size() {
+    let broker = broker(&[("message.timestamp.before.max.ms", "1000")]);
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    let mut corrupt = wire::one_record_batch(b"value");
+    corrupt[40] ^= 1;
+    for (batch, error) in [
+        (large_batch(Codec::Zstd), INVALID_TIMESTAMP),
+        (wire::one_record_batch(b"value"), INVALID_TIMESTAMP),
+        (corrupt, CORRUPT_MESSAGE),
+    ] {
+        send(&mut link, &batch);
+        assert_eq!(answer(&mut link).expect("it is answered"), (error, -1));
+    }
 }
 
 #[test]

@@ -184,6 +184,10 @@ impl Started {
                     let Some(refused) = start_partition(broker, self, data, place).await else {
                         return Taken::Some;
                     };
+                    if refused.is_some() {
+                        // Nobody else answers for it.
+                        drop(self.join.slot(self.partitions.len()));
+                    }
                     self.partitions.push(StartedPartition { index, refused });
                 }
             }
