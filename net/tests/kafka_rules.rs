@@ -126,21 +126,18 @@ fn a_topic_to_delete_is_named_in_one_way() {
 }
 
 #[test]
-fn a_produce_that_runs_out_of_time_stays_appended() {
+fn a_produce_without_time_is_appended_once_whatever_it_is_told() {
     const BATCHES: i64 = 200;
     let rig = Rig::start();
     let connection = rig.connect();
-    let mut timed_out = 0;
-    for _ in 0..BATCHES {
-        // No flush is done in no time, but for one that another batch had asked for.
+    for at in 0..BATCHES {
+        // The time is looked at now and then, and the flush is quick: mostly it is not up.
         match connection.produce(0, 100, 0) {
-            (ErrorCode::None, _) => {}
+            (ErrorCode::None, base_offset) => assert_eq!(base_offset, at),
             (error, base_offset) => {
                 assert_eq!((error, base_offset), (ErrorCode::RequestTimedOut, -1));
-                timed_out += 1;
             }
         }
     }
-    assert!(timed_out > 0, "the time was up");
     assert_eq!(connection.produce(0, 100, 30_000), (ErrorCode::None, BATCHES));
 }

@@ -35,7 +35,7 @@ use self::{
     transform::{Identity, Transform},
 };
 use crate::{
-    handler::{self, Broker, Peer, produce},
+    handler::{self, Broker, Peer, patience::Patience, produce},
     limits,
     wire::{Cursor, RequestHeader},
 };
@@ -72,7 +72,7 @@ struct Shared {
     /// When bytes came last, on the monotonic clock.
     heard_ns: Cell<u64>,
     /// Of the producer whose answer is next.
-    patience: produce::Patience,
+    patience: Patience,
     /// Bytes of a frame that has begun and is not complete, since its first byte.
     begun: Held,
     /// Memory of an answer that the client has not taken, since it last took a piece.
@@ -152,7 +152,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         closed: Signal::default(),
         nudge: Signal::default(),
         heard_ns: Cell::new(now_ns),
-        patience: produce::Patience::default(),
+        patience: Patience::default(),
         begun: Held::default(),
         unsent: Held::default(),
     });

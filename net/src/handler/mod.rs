@@ -12,6 +12,7 @@ pub mod errors;
 mod fetch;
 mod metadata;
 mod offsets;
+pub mod patience;
 pub mod produce;
 mod producer_id;
 mod records;

@@ -4,7 +4,7 @@
 //! Owns the order of checks of protocol.md 3.5. The request's frame is let go as soon as its
 //! batches are appended: what waits for the disk holds no receive buffer.
 
-use std::{borrow::Cow, cell::Cell, future::Future, rc::Rc, sync::Arc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use millrace_engine::{
     batch::{self, Accepted, Begun, Codec, Rejection, Rules},
@@ -16,11 +16,7 @@ use millrace_engine::{
     },
     limits::{DECOMPRESSED_BATCH_CAP_BYTES, QUICK_RECORDS_BYTES},
     meta::Topic,
-    shard::{
-        Produced,
-        join::Join,
-        signal::{Signal, race},
-    },
+    shard::{Produced, join::Join},
     types::{PartitionIndex, TopicId, TopicPartition},
 };
 use smallvec::SmallVec;
@@ -28,6 +24,7 @@ use smallvec::SmallVec;
 use super::{
     Broker,
     errors::{code_of_failure, code_of_rejection},
+    patience::Patience,
 };
 use crate::limits::MOVED_AT_A_TIME_BYTES;
 use crate::wire::{
@@ -55,32 +52,6 @@ pub struct Started {
     topics: SmallVec<[StartedTopic; 1]>,
     partitions: SmallVec<[StartedPartition; 4]>,
     join: Join<Produced>,
-}
-
-/// Until when the answer that a connection waits for is worth waiting for. One look at all
-/// connections in a while ends the wait, so that a request costs no timer.
-#[derive(Default)]
-pub struct Patience {
-    until_ns: Cell<Option<u64>>,
-    is_over: Signal,
-}
-
-impl Patience {
-    /// Ends the wait if its time is up at `now_ns` on the monotonic clock.
-    pub fn look(&self, now_ns: u64) {
-        if self.until_ns.get().is_some_and(|until_ns| until_ns <= now_ns) {
-            self.is_over.fire();
-        }
-    }
-
-    /// Waits for `answer`; `None` when a look found that `until_ns` had passed.
-    async fn wait(&self, answer: impl Future<Output = ()>, until_ns: u64) -> Option<()> {
-        self.is_over.rearm();
-        self.until_ns.set(Some(until_ns));
-        let answered = race(answer, self.is_over.wait()).await;
-        self.until_ns.set(None);
-        answered
-    }
 }
 
 /// The topic as the request named it, independent of the request's frame.
