@@ -142,6 +142,12 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Waits until all dirty pages of the host are on disk.
+pub fn sync_disks() {
+    // SAFETY: sync takes nothing and cannot fail.
+    unsafe { libc::sync() };
+}
+
 /// Resident memory of a process, in bytes (`VmRSS`).
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     status_kib(pid, "VmRSS:")

@@ -61,10 +61,11 @@ impl Gate {
         self.changed.wait_for(may_start).await;
     }
 
-    /// Counts a write of `bytes` in until the pass is dropped.
-    pub(super) fn pass(&self, bytes: usize) -> Pass<'_> {
+    /// Counts a write of so many new bytes in until the pass is dropped. What direct I/O writes
+    /// again or adds to fill a block is no reason to rest.
+    pub(super) fn pass(&self, new_bytes: u64) -> Pass<'_> {
         self.writing.update(|writing| writing + 1);
-        self.bytes.update(|before| before + bytes as u64);
+        self.bytes.update(|before| before + new_bytes);
         Pass(self)
     }
 

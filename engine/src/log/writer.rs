@@ -35,6 +35,8 @@ struct Write<F> {
     /// Virtual position and offset that are with the device once it completes.
     end: u64,
     end_offset: Offset,
+    /// Bytes of the log in it that no write has carried before.
+    new_bytes: u64,
 }
 
 /// Starts the writer unless it runs.
@@ -63,8 +65,7 @@ async fn run<E: Env>(shared: Rc<Shared<E>>) {
             }
             Step::Write(write) => {
                 prepare::start_ahead(&shared);
-                let bytes = write.ranges.iter().map(IoRange::len).sum();
-                let pass = gated.then(|| shared.volume.gate().pass(bytes));
+                let pass = gated.then(|| shared.volume.gate().pass(write.new_bytes));
                 let result = write.file.write_at(&write.ranges, write.at).await;
                 drop(pass);
                 match result {
@@ -109,7 +110,7 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
     state.submitted_end = end_offset;
     let bytes: usize = ranges.iter().map(IoRange::len).sum();
     assert!(bytes as u64 == until - from, "a write covers its aligned span");
-    Step::Write(Write { file, ranges, at: from, end, end_offset })
+    Step::Write(Write { file, ranges, at: from, end, end_offset, new_bytes: end - written })
 }
 
 /// The device has taken a write, and we know.

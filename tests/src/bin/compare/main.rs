@@ -14,6 +14,7 @@ use std::{fs, io, net::SocketAddr, path::Path, process::ExitCode};
 use millrace_tests::{
     broker::{self, Broker},
     kafka::{self, Kafka},
+    kernel,
     load::Run,
     manifest::Manifest,
     server::{Server, against_kafka},
@@ -132,6 +133,8 @@ fn run_once(
     let topic = format!("compare-{}-{round}", scenario.name);
     let settings = if side == Side::Millrace { scenario.our_topic } else { &[] };
     Connection::open(address)?.create_topic_with(&topic, PARTITIONS, settings)?;
+    // Kafka leaves its writes to the page cache, and their time would be taken from the next run.
+    kernel::sync_disks();
     let run = scenario.load.run(brokers.theirs.installation(), address, pid, &topic)?;
     Connection::open(address)?.delete_topic(&topic)?;
     Ok(run)
