@@ -265,23 +265,40 @@ fn readers_that_never_read_are_survived() {
     });
 }
 
+/// Bytes of a record of the topic "records".
+const VALUE_BYTES: usize = 900_000;
+
+/// Makes the topic "records" of one partition with so many batches of one record.
+fn write_records(broker: &Broker, batches: usize) -> Connection {
+    let mut link = Connection::open(broker.address()).expect("it answers");
+    link.create_topic("records", 1).expect("made");
+    (0..batches).for_each(|_| write_record(&mut link));
+    link
+}
+
+/// One more batch of "records".
+fn write_record(link: &mut Connection) {
+    let value = Random(SEED).bytes(VALUE_BYTES as u64);
+    link.produce("records", 0, &value).expect("acknowledged");
+}
+
+/// A Fetch of all of "records", in version 4.
+fn fetch_of_records() -> Vec<u8> {
+    let mut fetch = Writer::default();
+    fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("records");
+    fetch.i32(1).i32(0).i64(0).i32(64 << 20);
+    fetch.bytes
+}
+
 /// Its answers hold records in memory: it is let go after `connections.max.idle.ms`, though
 /// requests of it are open.
 #[test]
 fn a_reader_that_never_reads_is_let_go() {
     const REQUESTS: usize = 30;
-    const VALUE_BYTES: usize = 900_000;
+    const BATCHES: usize = 4;
     let broker = Broker::start(Options::default().with("connections.max.idle.ms", "1000"));
-    let mut link = Connection::open(broker.address()).expect("it answers");
-    link.create_topic("records", 1).expect("made");
-    let value = Random(SEED).bytes(VALUE_BYTES as u64);
-    for _ in 0..4 {
-        link.produce("records", 0, &value).expect("acknowledged");
-    }
-    let mut fetch = Writer::default();
-    fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("records");
-    fetch.i32(1).i32(0).i64(0).i32(64 << 20);
-    let frame = wire::request(1, 4, 1, &fetch.bytes);
+    write_records(&broker, BATCHES);
+    let frame = wire::request(1, 4, 1, &fetch_of_records());
     let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
     stream.write_all(&frame.repeat(REQUESTS)).expect("sent");
     std::thread::sleep(Duration::from_secs(3));
@@ -290,7 +307,7 @@ fn a_reader_that_never_reads_is_let_go() {
     if let Err(error) = stream.read_to_end(&mut received) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it is closed");
     }
-    assert!(received.len() < REQUESTS * 4 * VALUE_BYTES, "all was sent to who did not read");
+    assert!(received.len() < REQUESTS * BATCHES * VALUE_BYTES, "all was sent to who did not read");
 }
 
 #[test]
@@ -390,19 +407,10 @@ fn a_frame_that_trickles_meets_its_deadline() {
 #[test]
 fn answers_that_nobody_takes_give_way() {
     const DEAF: usize = 12;
-    const VALUE_BYTES: usize = 900_000;
     let options = Options::default().with("millrace.buffer.bytes", &BUDGET_BYTES.to_string());
     let broker = Broker::start(options.with_shards(1));
-    let mut link = Connection::open(broker.address()).expect("it answers");
-    link.create_topic("records", 1).expect("made");
-    let value = Random(SEED).bytes(VALUE_BYTES as u64);
-    for _ in 0..8 {
-        link.produce("records", 0, &value).expect("acknowledged");
-    }
-    let mut fetch = Writer::default();
-    fetch.i32(-1).i32(0).i32(1).i32(64 << 20).u8(0).i32(1).string("records");
-    fetch.i32(1).i32(0).i64(0).i32(64 << 20);
-    let frame = wire::request(1, 4, 1, &fetch.bytes);
+    let mut link = write_records(&broker, 8);
+    let frame = wire::request(1, 4, 1, &fetch_of_records());
     let ask = |_| {
         let mut stream = TcpStream::connect(broker.address()).expect("it accepts");
         stream.write_all(&frame.repeat(8)).expect("sent");
@@ -415,7 +423,7 @@ fn answers_that_nobody_takes_give_way() {
     let before = descriptors();
     let _deaf: Vec<TcpStream> = (0..DEAF).map(ask).collect();
     let mut slow = Connection::open(broker.address()).expect("it answers");
-    slow.send(ApiKey::Fetch, 4, &fetch.bytes).expect("sent");
+    slow.send(ApiKey::Fetch, 4, &fetch_of_records()).expect("sent");
     let begun = Instant::now();
     // An answer holds 7 MiB and a quarter of the budget is 8: at most one of the deaf stays.
     while descriptors() > before + 2 {
@@ -423,7 +431,7 @@ fn answers_that_nobody_takes_give_way() {
         (&mut slow.stream()).read_exact(&mut [0; 32 << 10]).expect("it is still answered");
         std::thread::sleep(Duration::from_millis(50));
     }
-    link.produce("records", 0, &value).expect("acknowledged");
+    write_record(&mut link);
 }
 
 /// With no descriptor left it says so once, serves whom it has, and goes on accepting later.

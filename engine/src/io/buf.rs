@@ -252,6 +252,16 @@ impl TailBuf {
         count
     }
 
+    /// Copies all of `bytes` behind what is written.
+    ///
+    /// Panics when they do not fit: see [`TailBuf::spare`].
+    pub fn append_all(&mut self, bytes: &Chain) {
+        for slice in bytes.slices() {
+            let count = self.append(slice);
+            assert_eq!(count, slice.len(), "the buffer was chosen by the length");
+        }
+    }
+
     /// Where the kernel may put the next bytes, [`TailBuf::spare`] of them.
     #[must_use]
     pub fn spare_pointer(&self) -> *mut u8 {

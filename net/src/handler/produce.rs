@@ -174,10 +174,7 @@ async fn moved_out(env: &RealEnv, frame: Chain) -> Chain {
     while at < frame.len() {
         let end = frame.len().min(at + MOVED_AT_A_TIME_BYTES);
         let mut piece = TailBuf::unpooled(end - at);
-        for slice in frame.sub(at..end).slices() {
-            let count = piece.append(slice);
-            assert_eq!(count, slice.len(), "the piece was made for them");
-        }
+        piece.append_all(&frame.sub(at..end));
         moved.push(piece.freeze());
         at = end;
         env.yield_now().await;

@@ -15,22 +15,25 @@ fn three_batches(world: &World) -> (Vec<u8>, usize) {
     (bytes, size)
 }
 
+/// A world after a power cut, whose first segment holds these pieces and nothing else.
+fn cut_with_segment(pieces: &[&[u8]]) -> World {
+    let world = World::fresh();
+    let (log, _) = world.open(&Settings::default());
+    world.append(&log, &[b"makes the files"]);
+    let world = world.power_cut();
+    world.sim.disk().edit(&file(LOG), |content| *content = pieces.concat());
+    world
+}
+
 #[test]
 fn a_tear_at_any_byte_leaves_the_longest_whole_prefix() {
     let world = World::fresh();
     let (bytes, size) = three_batches(&world);
     let mut random = Random::new(1);
     for cut in 0..bytes.len() {
-        let world = World::fresh();
-        let (log, _) = world.open(&Settings::default());
-        world.append(&log, &[b"makes the files"]);
-        let world = world.power_cut();
-        world.sim.disk().edit(&file(LOG), |content| {
-            content.clear();
-            content.extend_from_slice(&bytes[..cut]);
-            // What a recycled block or a torn write may have left behind.
-            content.extend((0..200).map(|_| random.bits().to_le_bytes()[0]));
-        });
+        // What a recycled block or a torn write may have left behind.
+        let left: Vec<u8> = (0..200).map(|_| random.bits().to_le_bytes()[0]).collect();
+        let world = cut_with_segment(&[&bytes[..cut], &left]);
         let (log, report) = world.open(&Settings::default());
         let whole = cut / size;
         assert_eq!(end(&log).0, i64::try_from(whole).expect("three"), "cut at {cut}");
@@ -74,16 +77,7 @@ fn space_prepared_for_writes_is_no_torn_tail() {
     let world = World::fresh();
     let (bytes, size) = three_batches(&world);
     for (torn, kept) in [(&[][..], 3), (&[7; 100][..], 3), (&bytes[..size - 2], 0)] {
-        let world = World::fresh();
-        let (log, _) = world.open(&Settings::default());
-        world.append(&log, &[b"makes the files"]);
-        let world = world.power_cut();
-        world.sim.disk().edit(&file(LOG), |content| {
-            content.clear();
-            content.extend_from_slice(&bytes[..kept * size]);
-            content.extend_from_slice(torn);
-            content.extend([0; 700 << 10]);
-        });
+        let world = cut_with_segment(&[&bytes[..kept * size], torn, &[0; 700 << 10]]);
         let (log, report) = world.open(&Settings::default());
         assert_eq!(report.cut_bytes, torn.len() as u64);
         assert_eq!(end(&log).0, i64::try_from(kept).expect("three"));
@@ -208,17 +202,7 @@ fn a_damaged_index_is_rebuilt_from_the_segment() {
 fn stale_batches_of_the_same_file_are_not_taken_for_new_ones() {
     let world = World::fresh();
     let (bytes, size) = three_batches(&world);
-    let world = World::new(World::fresh().sim);
-    let (log, _) = world.open(&Settings::default());
-    world.append(&log, &[b"makes the files"]);
-    drop(log);
-    let world = world.power_cut();
-    world.sim.disk().edit(&file(LOG), |content| {
-        content.clear();
-        content.extend_from_slice(&bytes[..size]);
-        content.extend_from_slice(&bytes[2 * size..]);
-        content.extend_from_slice(&bytes[..size]);
-    });
+    let world = cut_with_segment(&[&bytes[..size], &bytes[2 * size..], &bytes[..size]]);
     let (log, _) = world.open(&Settings::default());
     assert_eq!(end(&log), Offset(1), "a good batch with another offset breaks the chain");
 }
