@@ -129,6 +129,9 @@ pub const WRITE_DURING_FLUSH_BYTES: u64 = 256 << 10;
 /// each covers more, in bytes per second. What one client sends with `linger.ms=0` stays below.
 pub const FLUSH_REST_FROM_BYTES_PER_S: u64 = 32 << 20;
 
+/// Time over which that rate is taken, in nanoseconds: several groups of writes with their flush.
+pub const FLUSH_RATE_WINDOW_NS: u64 = 10_000_000;
+
 /// The rest in units of the time that the writes and the flush before it took.
 pub const FLUSH_REST_SHARE: u64 = 8;
 

@@ -14,7 +14,9 @@
 use std::{cell::Cell, time::Duration};
 
 use super::event::Event;
-use crate::limits::{FLUSH_REST_FROM_BYTES_PER_S, FLUSH_REST_MAX_NS, FLUSH_REST_SHARE};
+use crate::limits::{
+    FLUSH_RATE_WINDOW_NS, FLUSH_REST_FROM_BYTES_PER_S, FLUSH_REST_MAX_NS, FLUSH_REST_SHARE,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -31,9 +33,31 @@ enum Phase {
 pub(super) struct Gate {
     phase: Cell<Phase>,
     writing: Cell<usize>,
-    /// Bytes of the writes that started since [`Gate::rest`] was last asked.
-    bytes: Cell<u64>,
+    rate: Rate,
     changed: Event,
+}
+
+/// Whether much comes in, by the last whole window of at least [`FLUSH_RATE_WINDOW_NS`]. Between
+/// two flushes any few requests that come together look like a high rate, and a rest makes the next
+/// ones come together.
+#[derive(Default)]
+struct Rate {
+    /// Bytes of the writes that started in this window.
+    bytes: Cell<u64>,
+    window_start_ns: Cell<u64>,
+    was_high: Cell<bool>,
+}
+
+impl Rate {
+    fn is_high(&self, now_ns: u64) -> bool {
+        let window_ns = now_ns.saturating_sub(self.window_start_ns.get());
+        if window_ns >= FLUSH_RATE_WINDOW_NS {
+            let rate = u128::from(self.bytes.take()) * 1_000_000_000 / u128::from(window_ns);
+            self.was_high.set(rate >= u128::from(FLUSH_REST_FROM_BYTES_PER_S));
+            self.window_start_ns.set(now_ns);
+        }
+        self.was_high.get()
+    }
 }
 
 /// A write in flight; counts itself off when dropped.
@@ -44,7 +68,7 @@ impl Default for Gate {
         Self {
             phase: Cell::new(Phase::Open),
             writing: Cell::default(),
-            bytes: Cell::default(),
+            rate: Rate::default(),
             changed: Event::default(),
         }
     }
@@ -65,7 +89,7 @@ impl Gate {
     /// again or adds to fill a block is no reason to rest.
     pub(super) fn pass(&self, new_bytes: u64) -> Pass<'_> {
         self.writing.update(|writing| writing + 1);
-        self.bytes.update(|before| before + new_bytes);
+        self.rate.bytes.update(|before| before + new_bytes);
         Pass(self)
     }
 
@@ -81,14 +105,11 @@ impl Gate {
         self.changed.notify();
     }
 
-    /// How long the disk had better rest after a flush that took `busy_ns` with its writes;
-    /// `since_last_ns` is the time from the end of the flush before it, if this one followed on it.
-    pub(super) fn rest(&self, busy_ns: u64, since_last_ns: Option<u64>) -> Option<Duration> {
-        let bytes = u128::from(self.bytes.take()) * 1_000_000_000;
-        let rate = bytes / u128::from(since_last_ns?.max(1));
-        let gathers = rate >= u128::from(FLUSH_REST_FROM_BYTES_PER_S);
+    /// How long the disk had better rest at `now_ns`, after a flush that took `busy_ns` with its
+    /// writes.
+    pub(super) fn rest(&self, busy_ns: u64, now_ns: u64) -> Option<Duration> {
         let rest_ns = busy_ns.saturating_mul(FLUSH_REST_SHARE).min(FLUSH_REST_MAX_NS);
-        gathers.then(|| Duration::from_nanos(rest_ns))
+        self.rate.is_high(now_ns).then(|| Duration::from_nanos(rest_ns))
     }
 
     /// Lets all writes start.
@@ -148,18 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_rests_only_where_flushes_follow_one_another_at_a_high_rate() {
+    fn the_disk_rests_where_much_comes_in_for_a_while_and_not_after_a_burst() {
         let gate = Gate::default();
         let write = |bytes| drop(gate.pass(bytes));
-        write(10 << 20);
-        assert_eq!(gate.rest(100_000, None), None, "a single group, however large");
-        write(10_000);
-        assert_eq!(gate.rest(100_000, Some(1_000_000)), None, "10 MB/s");
+        let window = FLUSH_RATE_WINDOW_NS;
+        assert_eq!(gate.rest(100_000, window), None, "nothing came");
         write(100_000);
-        let rest = gate.rest(100_000, Some(1_000_000));
-        assert_eq!(rest, Some(Duration::from_micros(800)), "100 MB/s");
-        write(100_000);
-        let longest = gate.rest(1_000_000, Some(1_000_000));
-        assert_eq!(longest, Some(Duration::from_nanos(FLUSH_REST_MAX_NS)));
+        assert_eq!(gate.rest(100_000, window + 100_000), None, "a burst at 1 GB/s");
+        assert_eq!(gate.rest(100_000, 2 * window), None, "few bytes per window");
+        write(1_000_000);
+        let rest = gate.rest(100_000, 3 * window);
+        assert_eq!(rest, Some(Duration::from_micros(800)), "many bytes per window");
+        let longest = gate.rest(1_000_000, 3 * window + 1);
+        assert_eq!(longest, Some(Duration::from_nanos(FLUSH_REST_MAX_NS)), "still");
+        write(1_000_000);
+        assert_eq!(gate.rest(100_000, 1000 * window), None, "one group after a long silence");
     }
 }

@@ -265,7 +265,6 @@ async fn flush_groups<E: Env>(volume: Volume<E>) {
     let clock = || volume.inner.env.monotonic_ns();
     let mut group = Group::new();
     let mut opened_ns = clock();
-    let mut ended_ns = None;
     loop {
         // Completions reaped in this turn join the group, and writes that waited for the last flush
         // start now.
@@ -280,8 +279,7 @@ async fn flush_groups<E: Env>(volume: Volume<E>) {
         group.iter().for_each(|log| begin(log));
         flush_group(&volume, &mut group).await;
         let now_ns = clock();
-        let since_last_ns = ended_ns.replace(now_ns).map(|ended_ns| now_ns - ended_ns);
-        if let Some(rest) = gate.rest(now_ns - opened_ns, since_last_ns) {
+        if let Some(rest) = gate.rest(now_ns - opened_ns, now_ns) {
             volume.inner.env.sleep(rest).await;
         }
         opened_ns = clock();
