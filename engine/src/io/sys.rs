@@ -55,14 +55,22 @@ pub(super) fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..capacity).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
-/// Keeps the calling thread on one CPU.
-pub(super) fn pin_to(cpu: usize) -> io::Result<()> {
+/// The set of one CPU.
+pub(super) fn only(cpu: usize) -> libc::cpu_set_t {
     assert!(cpu < size_of::<libc::cpu_set_t>() * 8, "the kernel named this CPU in such a set");
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: all zeros is a valid, empty set, and the index is below its capacity in bits.
-    unsafe { libc::CPU_SET(cpu, set.assume_init_mut()) };
+    unsafe {
+        libc::CPU_SET(cpu, set.assume_init_mut());
+        set.assume_init()
+    }
+}
+
+/// Keeps the calling thread on one CPU.
+pub(super) fn pin_to(cpu: usize) -> io::Result<()> {
+    let set = only(cpu);
     // SAFETY: pointer and size describe `set`; 0 means the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set.as_ptr()) })
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
         .map(drop)
 }
 

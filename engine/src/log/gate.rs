@@ -1,13 +1,14 @@
 //! Which of a volume's writes wait for its flush.
 //!
-//! A flush costs the same whatever it covers, and so does a write up to some size. So writes gather
-//! behind a flush and start together when it ends: one submission for all logs, and a flush that
-//! covers them all, where each log on its own would make many small ones. (Measured: see
-//! `ARCHITECTURE.md`, "What measurement changed".)
+//! Where little comes in, none does: each log writes as soon as it can, and the next flush covers
+//! it. That is the shortest way for each.
 //!
-//! Where much comes in, the gate also stays shut for a while after a flush: then writing and
-//! flushing take a small share of the time and gather much, where they would otherwise take all of
-//! it for little each. That pause scales with what the disk takes, so a fast disk makes it short.
+//! Where much comes in, the number of writes and flushes is the cost, for each costs the same up to
+//! some size. So writes gather behind a flush and start together when it ends: one submission for
+//! all logs, and one flush that covers them all. The gate also stays shut for a while after a
+//! flush: then writing and flushing take a small share of the time and gather much, where they
+//! would otherwise take all of it for little each. That pause scales with what the disk takes, so a
+//! fast disk makes it short. (Measured: see `ARCHITECTURE.md`, "What was decided against the plan".)
 //! Knows neither logs nor files. Invariant: the gate opens after every flush, so no write waits
 //! for longer than the writes in flight, one flush and [`FLUSH_REST_MAX_NS`] take.
 
@@ -78,6 +79,7 @@ impl Gate {
     /// Waits until a write may start; `is_large` tells whether it need not wait for a flush.
     pub(super) async fn wait(&self, is_large: impl Fn() -> bool) {
         let may_start = || match self.phase.get() {
+            _ if !self.gathers() => Some(()),
             Phase::Open => Some(()),
             Phase::Draining => None,
             Phase::Shut => is_large().then_some(()),
@@ -93,8 +95,16 @@ impl Gate {
         Pass(self)
     }
 
-    /// Lets no write start and waits until none is in flight.
+    /// Whether writes wait for one another. Changes in [`Gate::rest`] alone, before the gate opens.
+    fn gathers(&self) -> bool {
+        self.rate.was_high.get()
+    }
+
+    /// Where writes gather: lets none start and waits until none is in flight.
     pub(super) async fn drain(&self) {
+        if !self.gathers() {
+            return;
+        }
         self.phase.set(Phase::Draining);
         self.changed.wait_for(|| (self.writing.get() == 0).then_some(())).await;
     }
@@ -142,9 +152,26 @@ mod tests {
         pin!(future).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
+    /// A gate that has seen much come in.
+    fn busy() -> Gate {
+        let gate = Gate::default();
+        drop(gate.pass(u64::from(u32::MAX)));
+        assert!(gate.rest(1, FLUSH_RATE_WINDOW_NS).is_some(), "it rests");
+        gate
+    }
+
+    #[test]
+    fn where_little_comes_in_nothing_waits() {
+        let gate = Gate::default();
+        let _in_flight = gate.pass(1);
+        assert!(is_ready(gate.drain()), "the flush covers what is complete");
+        gate.flush();
+        assert!(is_ready(gate.wait(|| false)), "the next flush covers it");
+    }
+
     #[test]
     fn a_flush_waits_for_the_writes_in_flight_and_lets_none_start() {
-        let gate = Gate::default();
+        let gate = busy();
         assert!(is_ready(gate.wait(|| false)), "an open gate lets writes start");
         let (first, second) = (gate.pass(1), gate.pass(1));
         let mut drained = pin!(gate.drain());
@@ -159,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_large_writes_start_during_a_flush_and_all_after_it() {
-        let gate = Gate::default();
+        let gate = busy();
         assert!(is_ready(gate.drain()));
         gate.flush();
         assert!(is_ready(gate.wait(|| true)));

@@ -47,6 +47,7 @@ where
     }
     // The ring first: where io_uring is forbidden it says so, while the executor would panic.
     let ring = Ring::new(pool.clone()).map_err(|error| explain("no io_uring", &error))?;
+    setup.cpu.into_iter().for_each(|cpu| ring.keep_workers_on(cpu));
     let borrowed = match setup.executor {
         Executor::Own => None,
         Executor::Glommio => {
