@@ -9,7 +9,14 @@ mod options;
 mod report;
 mod scenario;
 
-use std::{fs, io, net::SocketAddr, path::Path, process::ExitCode};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use millrace_tests::{
     broker::{self, Broker},
@@ -27,6 +34,9 @@ use scenario::Scenario;
 
 /// Partitions of every topic of a comparison.
 const PARTITIONS: i32 = 12;
+
+/// How long either broker takes to remove the files of a deleted topic, with room to spare.
+const FILES_ARE_GONE_AFTER: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
@@ -55,8 +65,7 @@ struct Brokers {
 fn compare(options: &Options) -> io::Result<()> {
     let scratch = broker::fresh_folder("compare");
     let ours = start_ours(options, scratch.path())?;
-    let folder = Some(scratch.path().join("kafka"));
-    let theirs = Kafka::start(kafka::Options { folder, ..kafka::Options::default() })?;
+    let theirs = Kafka::start(kafka_in(scratch.path().join("kafka")))?;
     let brokers = Brokers { ours, theirs };
     let manifest = Manifest::new(scratch.path(), broker::binary());
     let suffix = match options.shards {
@@ -75,12 +84,17 @@ fn compare(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
+/// Kafka in `folder`, which removes the files of a deleted topic soon and not a minute later: by then
+/// another's run would wait for the disk to discard them.
+fn kafka_in(folder: PathBuf) -> kafka::Options {
+    let settings = vec![("log.segment.delete.delay.ms".to_owned(), "500".to_owned())];
+    kafka::Options { folder: Some(folder), settings, ..kafka::Options::default() }
+}
+
 /// Ours; or a second Apache Kafka, which shows how far apart two runs of the same broker are.
 fn start_ours(options: &Options, scratch: &Path) -> io::Result<Server> {
     if against_kafka() {
-        let folder = Some(scratch.join("second"));
-        let second = kafka::Options { folder, ..kafka::Options::default() };
-        return Kafka::start(second).map(Server::Kafka);
+        return Kafka::start(kafka_in(scratch.join("second"))).map(Server::Kafka);
     }
     let (data_dir, shards) = (Some(scratch.join("millrace")), options.shards);
     let settings = broker::Options { data_dir, shards, ..broker::Options::default() };
@@ -122,7 +136,8 @@ fn run_scenario(
     Ok(comparison)
 }
 
-/// One run on a topic of its own, which is deleted afterwards so that disks stay as they were.
+/// One run on a topic of its own, which is deleted afterwards so that disks stay as they were, and
+/// so that the next run finds a quiet one.
 fn run_once(
     brokers: &Brokers,
     scenario: &Scenario,
@@ -137,5 +152,6 @@ fn run_once(
     kernel::sync_disks();
     let run = scenario.load.run(brokers.theirs.installation(), address, pid, &topic)?;
     Connection::open(address)?.delete_topic(&topic)?;
+    thread::sleep(FILES_ARE_GONE_AFTER);
     Ok(run)
 }
