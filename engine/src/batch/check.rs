@@ -2,8 +2,9 @@
 //!
 //! Owns the checks and their order; each refusal is Kafka's for the same bytes. Reads the payload
 //! once, for the CRC. The records themselves are walked only where a rule asks for it: otherwise
-//! the header is trusted, and a batch whose inner count or timestamps differ from its header's is
-//! stored as sent, for its readers to notice (Kafka walks always).
+//! the header is trusted as far as its payload can bear it out, and a batch whose inner count or
+//! timestamps differ from its header's is stored as sent, for its readers to notice (Kafka walks
+//! always).
 //!
 //! Invariant: an [`Accepted`] batch has the CRC, the attributes and the maximum timestamp that it
 //! is to be stored with.
@@ -14,7 +15,7 @@ use super::{
     checksum::{checksum, shift_checksum},
     compress::{CodecError, LZ4_DESCRIPTOR_BYTES, makes_at_once},
     header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType},
-    records::{Record, RecordError, Records, record_bytes},
+    records::{Record, RecordError, Records, SMALLEST_RECORD_BYTES, record_bytes},
 };
 use crate::{
     io::buf::Chain,
@@ -227,6 +228,7 @@ impl Unwalked {
             return Err(Rejection::Corrupt);
         }
         check_header(&header)?;
+        check_count(&header, payload.len(), rules)?;
         check_timestamp_type(&header, rules)?;
         Ok(Self { bytes, header, payload, rules: rules.clone(), now_ms })
     }
@@ -317,6 +319,21 @@ fn check_header(header: &Header) -> Result<(), Rejection> {
         return Err(Rejection::invalid("The record batch has a producer id but no sequence."));
     }
     Ok(())
+}
+
+/// Refuses more records than `payload_bytes` can hold, or can be decompressed to under the cap: each
+/// takes an offset, so a batch of a few bytes could use up billions. A walk would refuse the same.
+fn check_count(header: &Header, payload_bytes: usize, rules: &Rules) -> Result<(), Rejection> {
+    let count = usize::try_from(header.record_count).unwrap_or(usize::MAX);
+    let fit_in = |bytes: usize| count <= bytes / SMALLEST_RECORD_BYTES;
+    match header.codec() {
+        Some(Codec::None) if !fit_in(payload_bytes) => {
+            Err(Rejection::invalid("The record batch counts more records than it has room for."))
+        }
+        Some(Codec::None) => Ok(()),
+        _ if !fit_in(rules.decompressed_cap_bytes) => Err(Rejection::TooLarge),
+        _ => Ok(()),
+    }
 }
 
 /// Only the broker may say LogAppendTime. As Kafka does, a CreateTime topic forgives it (the bit is

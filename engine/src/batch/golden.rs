@@ -220,20 +220,21 @@ fn strict_rules_judge_as_kafka_does() {
 }
 
 #[test]
-fn default_rules_trust_the_header_and_nothing_else() {
+fn default_rules_trust_a_header_that_its_payload_can_bear_out_and_nothing_else() {
     let mut trusted = 0;
     for verdict in verdicts() {
         let result = check(&Slice::copy_of(&verdict.batch).into(), &verdict.rules, NOW_MS);
         let (_, fault) = verdict.name.split_once(' ').unwrap_or_default();
         let inner = ["count low", "count high", "empty payload", "broken payload"];
-        if inner.contains(&fault) {
+        // Without compression, nothing cannot hold a record.
+        if inner.contains(&fault) && verdict.name != "none empty payload" {
             assert!(result.is_ok(), "{}: {result:?}", verdict.name);
             trusted += 1;
         } else if verdict.name != "offset deltas" {
             assert_eq!(outcome(&result), expected(&verdict), "{}: {result:?}", verdict.name);
         }
     }
-    assert_eq!(trusted, 20);
+    assert_eq!(trusted, 19);
 }
 
 #[test]

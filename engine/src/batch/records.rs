@@ -15,6 +15,10 @@ use super::{
 };
 use crate::{io::buf::Chain, types::Offset};
 
+/// Bytes of the smallest record: its size, attributes, two deltas, a null key, a null value and the
+/// number of its headers, one byte each.
+pub(super) const SMALLEST_RECORD_BYTES: usize = 7;
+
 /// What is wrong with the records of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordError {

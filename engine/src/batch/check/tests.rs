@@ -219,6 +219,35 @@ fn strict_counts_the_records() {
     }
 }
 
+/// A batch of one record that claims more: its offsets would be gone for good.
+#[test]
+fn a_count_that_the_payload_cannot_hold_is_refused() {
+    let claim = |bytes: &[u8], count: usize| {
+        with_header(bytes, |header| {
+            header.record_count = i32::try_from(count).expect("a count");
+            header.last_offset_delta = header.record_count - 1;
+        })
+    };
+    let smallest = NewRecord { timestamp_ms: NOW_MS, key: None, value: None, headers: &[] };
+    let full = batch_of(Codec::None, &[smallest; 60]);
+    assert_eq!(full.len(), HEADER_BYTES + 60 * SMALLEST_RECORD_BYTES);
+    assert!(verdict(&full, &Rules::default()).is_ok());
+    for count in [61, 1 << 20, i32::MAX as usize] {
+        assert!(is_invalid(&verdict(&claim(&full, count), &Rules::default())), "{count} records");
+    }
+    let rules = Rules { decompressed_cap_bytes: 700, ..Rules::default() };
+    for codec in Codec::ALL.into_iter().filter(|codec| *codec != Codec::None) {
+        let bytes = batch_of(codec, &[smallest; 100]);
+        assert!(verdict(&bytes, &rules).is_ok(), "{codec:?}");
+        for count in [101, i32::MAX as usize] {
+            let result = verdict(&claim(&bytes, count), &rules);
+            assert_eq!(result.err(), Some(Rejection::TooLarge), "{codec:?} {count}");
+        }
+        let result = verdict(&claim(&bytes, i32::MAX as usize), &Rules::default());
+        assert_eq!(result.err(), Some(Rejection::TooLarge), "{codec:?}");
+    }
+}
+
 #[test]
 fn time_of_append_changes_the_crc_without_the_payload() {
     let rules = Rules { timestamp_type: TimestampType::LogAppendTime, ..Rules::default() };
