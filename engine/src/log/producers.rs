@@ -38,6 +38,13 @@ pub(super) struct Producer {
     pub(super) batches: SmallVec<[ProducerBatch; PRODUCER_BATCHES_KEPT]>,
 }
 
+impl Producer {
+    /// Offset of its last record; before all others where no batch is remembered.
+    fn last_offset(&self) -> Offset {
+        self.batches.last().map_or(Offset(-1), |batch| batch.last_offset)
+    }
+}
+
 /// What an arriving batch is to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -136,19 +143,19 @@ impl Producers {
     }
 
     /// Forgets the eighth of the producers that has been silent longest, but none with an open
-    /// transaction; so many at once that the search is rare.
+    /// transaction; so many at once that the search is rare. The order is that of the log: clients
+    /// choose their timestamps, and may all choose the same.
     fn forget_oldest(&mut self) {
-        let idle = self.known.values().filter(|producer| producer.transaction_start.is_none());
-        let mut times: Vec<i64> = idle.map(|producer| producer.last_timestamp_ms).collect();
-        let eighth = times.len() / 8;
-        if times.is_empty() {
+        let idle = self.known.iter().filter(|(_, producer)| producer.transaction_start.is_none());
+        let mut ranks: Vec<_> = idle.map(|(id, producer)| (producer.last_offset(), *id)).collect();
+        if ranks.is_empty() {
             return;
         }
-        let (_, newest_to_go, _) = times.select_nth_unstable(eighth);
-        let newest_to_go = *newest_to_go;
-        self.known.retain(|_, producer| {
-            producer.transaction_start.is_some() || producer.last_timestamp_ms > newest_to_go
-        });
+        let eighth = ranks.len() / 8;
+        let (older, newest_to_go, _) = ranks.select_nth_unstable(eighth);
+        for (_, id) in older.iter().chain([&*newest_to_go]) {
+            self.known.remove(id);
+        }
     }
 
     /// Number of producers known.
@@ -170,4 +177,54 @@ impl Producers {
 /// The sequence behind `last`: wraps from `i32::MAX` to 0.
 fn next_sequence(last: i32) -> i32 {
     last.checked_add(1).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::HEADER_BYTES;
+
+    fn batch(producer: i64, offset: i64, timestamp_ms: i64) -> Header {
+        let mut header = Header::parse(&[0; HEADER_BYTES]);
+        header.producer_id = ProducerId(producer);
+        header.base_offset = Offset(offset);
+        header.max_timestamp_ms = timestamp_ms;
+        header.record_count = 1;
+        header
+    }
+
+    /// With one timestamp for all, or with ones that run backwards, the bound once dropped every
+    /// producer or the newest ones, and what they sent again was appended twice.
+    #[test]
+    fn the_bound_forgets_an_eighth_by_place_in_the_log_whatever_the_timestamps() {
+        let most = i64::try_from(PRODUCERS_PER_LOG).expect("a small number");
+        for step_ms in [0, -1, 1] {
+            let mut producers = Producers::default();
+            for at in 0..most {
+                producers.remember(&batch(at, at, 1_000_000 + at * step_ms));
+            }
+            producers.remember(&batch(most, most, 1_000_000));
+            let gone = most / 8 + 1;
+            assert_eq!(i64::try_from(producers.len()).expect("small"), most - gone + 1);
+            for at in [gone, most - 1, most] {
+                let verdict = producers.judge(&batch(at, 0, 0));
+                assert!(matches!(verdict, Verdict::Duplicate(_)), "{at}: {verdict:?}");
+            }
+            assert_eq!(producers.judge(&batch(gone - 1, 0, 0)), Verdict::New);
+        }
+    }
+
+    #[test]
+    fn the_bound_forgets_no_open_transaction() {
+        let most = i64::try_from(PRODUCERS_PER_LOG).expect("a small number");
+        let mut producers = Producers::default();
+        for at in 0..most {
+            producers.remember(&batch(at, at, 0));
+        }
+        let open = producers.known.get_mut(&ProducerId(0)).expect("remembered");
+        open.transaction_start = Some(Offset(0));
+        producers.remember(&batch(most, most, 0));
+        assert!(matches!(producers.judge(&batch(0, 0, 0)), Verdict::Duplicate(_)));
+        assert_eq!(producers.judge(&batch(1, 0, 0)), Verdict::New);
+    }
 }
