@@ -13,9 +13,9 @@ use std::fmt;
 
 use super::{
     checksum::{checksum, shift_checksum},
-    compress::{CodecError, LZ4_DESCRIPTOR_BYTES, makes_at_once},
+    compress::CodecError,
     header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType},
-    records::{Record, RecordError, Records, SMALLEST_RECORD_BYTES, record_bytes},
+    records::{Record, RecordError, Records, SMALLEST_RECORD_BYTES, comes_to_more, record_bytes},
 };
 use crate::{
     io::buf::Chain,
@@ -235,12 +235,8 @@ impl Unwalked {
 
     /// Whether a walk is known to take more than `bytes` of records before it is begun.
     fn exceeds(&self, bytes: usize) -> bool {
-        let Some(codec) = self.header.codec() else { return false };
-        let mut start = [0; LZ4_DESCRIPTOR_BYTES];
-        let present = start.len().min(self.payload.len());
-        self.payload.copy_to(0, start.get_mut(..present).unwrap_or_default());
         needs_walk(&self.header, &self.rules, self.now_ms)
-            && (self.payload.len() > bytes || makes_at_once(codec, &start) > bytes)
+            && comes_to_more(&self.header, &self.payload, bytes)
     }
 
     /// The largest timestamp of the records; walked, up to `cap_bytes`, where a rule asks for it.

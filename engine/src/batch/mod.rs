@@ -27,6 +27,7 @@ pub use checksum::{checksum, shift_checksum};
 pub use compress::{CodecError, compress, decompress};
 pub use header::{Codec, HEADER_BYTES, Header, LENGTH_PREFIX_BYTES, MAGIC, TimestampType};
 pub use recompress::recompress;
+pub(crate) use records::comes_to_more;
 pub use records::{
     Record, RecordError, RecordHeaders, Records, TimestampedOffset, first_at_or_after,
     first_with_max_timestamp, record_bytes,

@@ -9,7 +9,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::{
-    compress::{CodecError, decompress},
+    compress::{CodecError, LZ4_DESCRIPTOR_BYTES, decompress, makes_at_once},
     header::{Codec, Header, TimestampType},
     varint::{take_i32, take_i64},
 };
@@ -75,6 +75,16 @@ pub fn record_bytes<'a>(
     let mut records = Vec::new();
     decompress(codec, &stored, cap_bytes, &mut records)?;
     Ok(Cow::Owned(records))
+}
+
+/// Whether the records of a batch are known, before they are made, to come to more than `bytes`
+/// or to take that much memory on the way.
+pub(crate) fn comes_to_more(header: &Header, payload: &Chain, bytes: usize) -> bool {
+    let Some(codec) = header.codec() else { return false };
+    let mut start = [0; LZ4_DESCRIPTOR_BYTES];
+    let present = start.len().min(payload.len());
+    payload.copy_to(0, start.get_mut(..present).unwrap_or_default());
+    payload.len() > bytes || makes_at_once(codec, &start) > bytes
 }
 
 /// A record of a batch, borrowed from the batch's bytes.

@@ -12,14 +12,17 @@ use super::{
 };
 use crate::{
     batch::{
-        Header, RecordError, TimestampedOffset, first_at_or_after, first_with_max_timestamp,
-        record_bytes,
+        CodecError, Header, RecordError, TimestampedOffset, comes_to_more, first_at_or_after,
+        first_with_max_timestamp, record_bytes,
     },
     error::{Error, Kind, Result},
     io::{Env, buf::Chain},
-    limits::{DECOMPRESSED_BATCH_CAP_BYTES, TIMESTAMP_READ_BYTES},
+    limits::{DECOMPRESSED_BATCH_CAP_BYTES, QUICK_RECORDS_BYTES, TIMESTAMP_READ_BYTES},
     types::Offset,
 };
+
+/// What the records of a batch say to a question.
+type Judged = std::result::Result<Option<TimestampedOffset>, RecordError>;
 
 /// The first record before `up_to` with a timestamp of at least `timestamp_ms`.
 pub(super) async fn offset_for_timestamp<E: Env>(
@@ -37,7 +40,7 @@ pub(super) async fn offset_for_timestamp<E: Env>(
             let near = found.offset_before(base, timestamp_ms, segment.growing.entries());
             (near.max(from).max(log_start), segment.end)
         };
-        let hit = search(shared, near, end.min(up_to), |header, bytes, log_start| {
+        let hit = search(shared, near, end.min(up_to), move |header, bytes, log_start| {
             first_at_or_after(header, bytes, timestamp_ms, log_start)
         });
         if let Some(hit) = hit.await? {
@@ -91,11 +94,7 @@ async fn search<E: Env>(
     shared: &Rc<Shared<E>>,
     from: Offset,
     up_to: Offset,
-    judge: impl Fn(
-        &Header,
-        &[u8],
-        Offset,
-    ) -> std::result::Result<Option<TimestampedOffset>, RecordError>,
+    judge: impl Fn(&Header, &[u8], Offset) -> Judged + Copy + Send + 'static,
 ) -> Result<Option<TimestampedOffset>> {
     let mut from = from;
     while from < up_to {
@@ -112,7 +111,7 @@ async fn search<E: Env>(
         while let Some(header) = Header::from_chain(&chain, at) {
             let end = at + header.size_bytes();
             let payload = chain.sub(at + crate::batch::HEADER_BYTES..end);
-            if let Some(hit) = ask(shared, &header, &payload, log_start, &judge)? {
+            if let Some(hit) = ask(shared, &header, &payload, log_start, judge).await? {
                 return Ok(Some(hit));
             }
             from = header.next_offset();
@@ -122,22 +121,42 @@ async fn search<E: Env>(
     Ok(None)
 }
 
-fn ask<E: Env>(
+/// Asks `judge` about the records of one batch: here where they are few, else on a thread for long
+/// work, for they may decompress to [`DECOMPRESSED_BATCH_CAP_BYTES`].
+async fn ask<E: Env>(
     shared: &Shared<E>,
     header: &Header,
     payload: &Chain,
     log_start: Offset,
-    judge: &impl Fn(
-        &Header,
-        &[u8],
-        Offset,
-    ) -> std::result::Result<Option<TimestampedOffset>, RecordError>,
+    judge: impl Fn(&Header, &[u8], Offset) -> Judged + Copy + Send + 'static,
 ) -> Result<Option<TimestampedOffset>> {
-    let bytes = record_bytes(header, payload, DECOMPRESSED_BATCH_CAP_BYTES);
-    let hit = bytes.and_then(|bytes| judge(header, &bytes, log_start));
+    let quick = if comes_to_more(header, payload, QUICK_RECORDS_BYTES) {
+        Err(RecordError::Codec(CodecError::OverCap))
+    } else {
+        look(header, payload, log_start, QUICK_RECORDS_BYTES, judge)
+    };
+    let hit = match quick {
+        Err(RecordError::Codec(CodecError::OverCap)) => {
+            let (header, payload) = (*header, payload.clone());
+            let cap_bytes = DECOMPRESSED_BATCH_CAP_BYTES;
+            let work = move || look(&header, &payload, log_start, cap_bytes, judge);
+            shared.env.run_long(work).await
+        }
+        quick => quick,
+    };
     hit.map_err(|error| {
         let path = shared.dir.display();
         let text = format!("{path}: batch at {}: {error}", header.base_offset);
         Error::new(Kind::Corrupt, text)
     })
+}
+
+fn look(
+    header: &Header,
+    payload: &Chain,
+    log_start: Offset,
+    cap_bytes: usize,
+    judge: impl Fn(&Header, &[u8], Offset) -> Judged,
+) -> Judged {
+    judge(header, &record_bytes(header, payload, cap_bytes)?, log_start)
 }

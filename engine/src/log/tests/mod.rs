@@ -8,6 +8,7 @@ mod real;
 mod retention;
 mod sealing;
 mod tail;
+mod timestamps;
 
 use std::path::{Path, PathBuf};
 
