@@ -53,7 +53,7 @@ impl<E: Env> Shard<E> {
             Header::Moved { watch } => self.moved(watch),
             Header::Unwatch { watch, partition } => {
                 if let Some(found) = self.find(partition_of(partition)) {
-                    Partition::unwatch_remote(&found, from, watch);
+                    Partition::unwatch(&found, from, watch);
                 }
             }
             Header::Call { token, partition, call, argument } => {

@@ -26,7 +26,7 @@ mod upkeep;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     path::PathBuf,
     rc::Rc,
@@ -148,6 +148,8 @@ struct Inner<E: Env> {
     stop: Signal,
     /// Fired when a batch found no room.
     stalled: Signal,
+    /// The partitions whose batches found none; sorted, so that a simulation repeats itself.
+    stalled_partitions: RefCell<BTreeSet<TopicPartition>>,
     /// Which shards ask nothing any more.
     drained: RefCell<Vec<bool>>,
     all_drained: Signal,
@@ -284,7 +286,9 @@ impl<E: Env> Shard<E> {
         self.post(to, &Header::Moved { watch }, Chain::new());
     }
 
-    fn call_for_room(&self) {
+    /// `partition` has batches that wait for room.
+    fn call_for_room(&self, partition: TopicPartition) {
+        self.inner.stalled_partitions.borrow_mut().insert(partition);
         self.inner.stalled.fire();
     }
 

@@ -5,8 +5,9 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
-    rc::{Rc, Weak},
+    collections::{HashSet, VecDeque},
+    hash::{BuildHasherDefault, DefaultHasher},
+    rc::Rc,
 };
 
 use super::{
@@ -14,7 +15,6 @@ use super::{
     failure::Failure,
     join::Slot,
     reads::{Fetched, ReadSpec, Reading},
-    signal::Signal,
 };
 use crate::{
     batch::Accepted,
@@ -34,11 +34,9 @@ pub(super) enum ProduceReply {
     Remote(ShardId, u64),
 }
 
-/// A fetch that waits for this partition to move.
-enum Watcher {
-    Local(Weak<Signal>),
-    Remote(ShardId, u64),
-}
+/// Fetches that wait for this partition to move, by the shard that they came to and their token
+/// there. Each comes and goes once per fetch, so it is found without a look at the others.
+type Watchers = HashSet<(ShardId, u64), BuildHasherDefault<DefaultHasher>>;
 
 /// A batch that found no room.
 struct Stalled {
@@ -56,7 +54,7 @@ pub(super) struct Partition<E: Env> {
     epoch: Cell<LeaderEpoch>,
     unanswered: RefCell<VecDeque<(Offset, Appended, ProduceReply)>>,
     stalled: RefCell<VecDeque<Stalled>>,
-    watchers: RefCell<Vec<Watcher>>,
+    watchers: RefCell<Watchers>,
     notified: Cell<Offset>,
     shard: Shard<E>,
 }
@@ -113,7 +111,7 @@ impl<E: Env> Partition<E> {
                 Some(failure) => self.answer(wanted.reply, Err(failure)),
                 None => {
                     self.stalled.borrow_mut().push_front(wanted);
-                    self.shard.call_for_room();
+                    self.shard.call_for_room(self.id);
                     return false;
                 }
             },
@@ -192,48 +190,29 @@ impl<E: Env> Partition<E> {
         self.notify_watchers();
     }
 
-    /// Whether batches wait for room; the shard retries them when memory comes back.
-    pub(super) fn is_stalled(&self) -> bool {
-        !self.stalled.borrow().is_empty()
-    }
-
     /// Tries batches again that found no room.
     pub(super) fn unstall(&self) {
         self.retry_stalled();
     }
 
-    pub(super) fn watch_local(&self, signal: &Rc<Signal>) {
-        let mut watchers = self.watchers.borrow_mut();
-        watchers.retain(|watcher| match watcher {
-            Watcher::Local(weak) => {
-                weak.strong_count() > 0 && !std::ptr::eq(weak.as_ptr(), Rc::as_ptr(signal))
-            }
-            Watcher::Remote(..) => true,
-        });
-        watchers.push(Watcher::Local(Rc::downgrade(signal)));
+    /// Tells the fetch that `shard` calls `token` of the next move, once.
+    pub(super) fn watch(&self, shard: ShardId, token: u64) {
+        assert_ne!(token, 0, "a fetch that does not wait has no token");
+        self.watchers.borrow_mut().insert((shard, token));
     }
 
-    pub(super) fn watch_remote(&self, shard: ShardId, token: u64) {
-        self.unwatch_remote(shard, token);
-        self.watchers.borrow_mut().push(Watcher::Remote(shard, token));
-    }
-
-    pub(super) fn unwatch_remote(&self, shard: ShardId, token: u64) {
-        self.watchers.borrow_mut().retain(
-            |watcher| !matches!(watcher, Watcher::Remote(s, t) if *s == shard && *t == token),
-        );
+    /// Takes back [`Partition::watch`].
+    pub(super) fn unwatch(&self, shard: ShardId, token: u64) {
+        self.watchers.borrow_mut().remove(&(shard, token));
     }
 
     fn notify_watchers(&self) {
         let mut watchers = self.watchers.take();
-        for watcher in watchers.drain(..) {
-            match watcher {
-                Watcher::Local(weak) => {
-                    if let Some(signal) = weak.upgrade() {
-                        signal.fire();
-                    }
-                }
-                Watcher::Remote(to, token) => self.shard.post_moved(to, token),
+        for (shard, token) in watchers.drain() {
+            if shard == self.shard.id() {
+                self.shard.moved(token);
+            } else {
+                self.shard.post_moved(shard, token);
             }
         }
         // Firing only schedules, so nobody watches yet; the next ones find the memory.

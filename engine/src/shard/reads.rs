@@ -164,7 +164,7 @@ impl<E: Env> Shard<E> {
                 continue;
             }
             let counted = self.find(one.partition).map(|partition| {
-                partition.watch_local(&watch.signal);
+                partition.watch(self.id(), watch.token);
                 partition.count(&one.read)
             });
             slot.fulfil(
@@ -259,7 +259,7 @@ impl<E: Env> Shard<E> {
         };
         // Watching before reading, so that no move between the two is missed.
         if watch.token != 0 {
-            found.watch_local(&watch.signal);
+            found.watch(self.id(), watch.token);
         }
         if looks { found.look(read) } else { found.read(read).await }
     }
@@ -296,7 +296,7 @@ impl<E: Env> Shard<E> {
             return self.post_read(to, token, failed);
         };
         if watch != 0 {
-            partition.watch_remote(to, watch);
+            partition.watch(to, watch);
         }
         if counts {
             return self.post_read(to, token, partition.count(&read));
@@ -365,7 +365,7 @@ struct Watch<'a, E: Env> {
     shard: &'a Shard<E>,
     wanted: &'a [FetchPartition],
     signal: Rc<Signal>,
-    /// Names the watch to other shards; 0 when the fetch does not wait.
+    /// Names the watch to partitions; 0 when the fetch does not wait.
     token: u64,
 }
 
@@ -388,7 +388,11 @@ impl<E: Env> Drop for Watch<'_, E> {
         self.shard.inner.watches.borrow_mut().remove(&self.token);
         for one in self.wanted {
             let owner = self.shard.owner(one.partition);
-            if owner != self.shard.id() {
+            if owner == self.shard.id() {
+                if let Some(partition) = self.shard.find(one.partition) {
+                    partition.unwatch(owner, self.token);
+                }
+            } else {
                 let partition = super::key_of(one.partition);
                 let header = Header::Unwatch { watch: self.token, partition };
                 self.shard.post(owner, &header, Chain::new());

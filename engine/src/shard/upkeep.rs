@@ -44,6 +44,7 @@ impl<E: Env> Shard<E> {
             stopping: Cell::new(false),
             stop: super::Signal::default(),
             stalled: super::Signal::default(),
+            stalled_partitions: RefCell::default(),
             drained: RefCell::new(vec![false; usize::from(count)]),
             all_drained: super::Signal::default(),
             hops: Cell::new(0),
@@ -95,9 +96,12 @@ impl<E: Env> Shard<E> {
             self.inner.stalled.wait().await;
             self.inner.stalled.rearm();
             self.inner.env.sleep(Duration::from_millis(1)).await;
-            let stalled: Vec<_> = self.inner.partitions.borrow().values().cloned().collect();
-            for partition in stalled.iter().filter(|partition| partition.is_stalled()) {
-                partition.unstall();
+            // Who finds no room again puts itself on the next list.
+            for id in self.inner.stalled_partitions.take() {
+                let partition = self.inner.partitions.borrow().get(&id).cloned();
+                if let Some(partition) = partition {
+                    partition.unstall();
+                }
             }
         }
     }
