@@ -24,7 +24,6 @@ const CODEC_MASK: i16 = 0b111;
 const LOG_APPEND_TIME_BIT: i16 = 1 << 3;
 const TRANSACTIONAL_BIT: i16 = 1 << 4;
 const CONTROL_BIT: i16 = 1 << 5;
-const DELETE_HORIZON_BIT: i16 = 1 << 6;
 
 /// How the records of a batch are compressed: the low three bits of its attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -275,12 +274,6 @@ impl Header {
     /// Sets the control bit.
     pub fn set_control(&mut self, control: bool) {
         self.set_bit(CONTROL_BIT, control);
-    }
-
-    /// Whether the base timestamp is a delete horizon of compaction (KIP-534).
-    #[must_use]
-    pub fn has_delete_horizon(&self) -> bool {
-        self.attributes & DELETE_HORIZON_BIT != 0
     }
 
     /// Whether a producer id is set, so sequence numbers count.

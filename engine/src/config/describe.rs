@@ -31,8 +31,6 @@ pub struct Entry {
     pub value: Option<String>,
     /// Where the value holds from.
     pub source: EntrySource,
-    /// Whether that is the default.
-    pub is_default: bool,
     /// Whether only a restart can change it.
     pub read_only: bool,
     /// Whether the value is hidden.
@@ -98,7 +96,6 @@ impl BrokerConfig {
             name: definition.name,
             value: value.filter(|_| !sensitive),
             source,
-            is_default: source == EntrySource::Default,
             read_only: true,
             sensitive,
             synonyms,
@@ -150,7 +147,6 @@ fn topic_entry(
         name,
         value: Some(value),
         source,
-        is_default: source == EntrySource::Default,
         read_only: false,
         sensitive: false,
         synonyms,

@@ -374,7 +374,6 @@ fn describe_names_source_and_synonyms_as_kafka_does() {
         ["cleanup.policy=compact DynamicTopic", "log.cleanup.policy=delete Default"]
     );
     assert_eq!(rows["segment.bytes"].source, EntrySource::Default);
-    assert!(rows["segment.bytes"].is_default);
     assert_eq!(rows["min.cleanable.dirty.ratio"].value.as_deref(), Some("0.5"));
     let rows = TopicConfig::describe(&broker, &Overrides::new()).expect("valid");
     let retention = rows.iter().find(|row| row.name == "retention.ms").expect("there");

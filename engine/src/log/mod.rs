@@ -56,7 +56,7 @@ pub use settings::Settings;
 pub use volume::Volume;
 
 use crate::{
-    batch::{Accepted, Header, TimestampedOffset},
+    batch::{Accepted, TimestampedOffset},
     error::{Error, Result},
     io::{
         Disk, Env,
@@ -155,9 +155,10 @@ impl<E: Env> Log<E> {
     ///
     /// # Errors
     /// See [`AppendError`]; nothing has changed then.
-    pub fn append_parts(
+    #[cfg(test)]
+    pub(crate) fn append_parts(
         &self,
-        header: &Header,
+        header: &crate::batch::Header,
         payload: &Chain,
         epoch: LeaderEpoch,
         now_ms: i64,
