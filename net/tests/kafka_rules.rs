@@ -4,6 +4,8 @@
 mod fetch;
 #[path = "kafka_rules/rig.rs"]
 mod rig;
+#[path = "socket/socket.rs"]
+mod socket;
 
 use millrace_engine::types::TopicId;
 use millrace_net::wire::{

@@ -14,6 +14,8 @@ mod frames;
 mod limits;
 #[path = "steady_state/rig.rs"]
 mod rig;
+#[path = "socket/socket.rs"]
+mod socket;
 
 use std::{
     hint::black_box,

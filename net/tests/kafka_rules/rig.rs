@@ -1,12 +1,6 @@
 //! A broker of two shards in this process, and a connection that sends typed requests.
 
-use std::{
-    borrow::Cow,
-    cell::Cell,
-    io::{Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{borrow::Cow, cell::Cell, net::SocketAddr};
 
 use millrace_engine::{
     batch::{BatchBuilder, BatchOptions, NewRecord},
@@ -30,8 +24,7 @@ use millrace_net::{
 };
 use tempfile::TempDir;
 
-/// No answer takes this long.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::socket::Socket;
 
 /// The newest version of Produce and Fetch that names topics by name.
 pub const BY_NAME: i16 = 12;
@@ -58,7 +51,7 @@ impl Rig {
 
     /// Makes a topic of four partitions.
     pub fn create(&self, name: &str, configs: &[(&str, &str)]) {
-        let mut admin = Admin::connect(ClientConfig::new(self.address())).expect("it answers");
+        let mut admin = Admin::connect(ClientConfig::new(self.address().to_string())).expect("it answers");
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let configs = configs.iter().map(owned).collect();
         let topic = NewTopic { partitions: 4, configs, ..NewTopic::new(name) };
@@ -67,14 +60,11 @@ impl Rig {
 
     /// A new connection.
     pub fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(self.address()).expect("the broker listens");
-        stream.set_nodelay(true).expect("a TCP socket");
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a TCP socket");
-        Connection { stream, last_id: Cell::new(0) }
+        Connection { socket: Socket::open(self.address()), last_id: Cell::new(0) }
     }
 
-    fn address(&self) -> String {
-        self.running.as_ref().expect("it runs").addresses()[0].to_string()
+    fn address(&self) -> SocketAddr {
+        self.running.as_ref().expect("it runs").addresses()[0]
     }
 }
 
@@ -87,9 +77,9 @@ impl Drop for Rig {
     }
 }
 
-/// A blocking connection.
+/// A connection that sends typed requests.
 pub struct Connection {
-    stream: TcpStream,
+    socket: Socket,
     last_id: Cell<i32>,
 }
 
@@ -101,7 +91,7 @@ impl Connection {
         let client_id = Some(Cow::Borrowed("rules"));
         let header = RequestHeader { key: R::KEY, version, correlation_id, client_id };
         let frame = Encoder::new(Pool::new(4 << 20)).request(&header, request).expect("fits");
-        (&self.stream).write_all(&frame.to_vec()).expect("the broker reads");
+        self.socket.send(&frame.to_vec());
     }
 
     /// Waits for the answer to the request sent last and takes it apart.
@@ -110,11 +100,7 @@ impl Connection {
         version: i16,
         take: impl FnOnce(R::Response<'_>) -> T,
     ) -> T {
-        let mut length = [0; 4];
-        (&self.stream).read_exact(&mut length).expect("the broker answers");
-        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-        (&self.stream).read_exact(&mut answer).expect("the broker answers");
-        let answer = Chain::from(Slice::copy_of(&answer));
+        let answer = Chain::from(Slice::copy_of(&self.socket.receive()));
         let (id, response) = R::read_response(&answer, version).expect("a valid answer");
         assert_eq!(id, self.last_id.get(), "the answer is to the last request");
         take(response)

@@ -1,11 +1,6 @@
 //! A broker in this process with one connection to each of its shards.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path};
 
 use millrace_engine::{
     config::{BrokerConfig, Sources},
@@ -22,6 +17,7 @@ use millrace_net::{
 use crate::{
     counters::{self, Taken},
     frames::{self, TOPIC},
+    socket::Socket,
 };
 
 /// Small, so that the memory of a log's tail goes round within a short warm-up.
@@ -32,9 +28,6 @@ const PARTITIONS: i32 = 4;
 
 /// Requests by which a connection's shard is found out.
 const PROBES: usize = 8;
-
-/// No answer takes this long.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Shards of a broker, and which of them owns the partition that shard 0 is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -127,31 +120,24 @@ fn create_topic(address: SocketAddr) {
     }
 }
 
-/// A blocking connection that sends frames as they are.
+/// A connection that sends frames as they are.
 pub struct Connection {
-    stream: TcpStream,
+    socket: Socket,
 }
 
 impl Connection {
     fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the broker listens");
-        stream.set_nodelay(true).expect("a TCP socket");
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a TCP socket");
-        Self { stream }
+        Self { socket: Socket::open(address) }
     }
 
     /// Sends bytes: a frame, some of them, or a part of one.
     pub fn send(&self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).expect("the broker reads");
+        self.socket.send(bytes);
     }
 
     /// The next answer, without its length.
     pub fn receive(&self) -> Vec<u8> {
-        let mut length = [0; 4];
-        (&self.stream).read_exact(&mut length).expect("the broker answers");
-        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-        (&self.stream).read_exact(&mut answer).expect("the broker answers");
-        answer
+        self.socket.receive()
     }
 
     /// Sends a frame and waits for its answer.
