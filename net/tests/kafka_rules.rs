@@ -36,6 +36,28 @@ fn delete_records(connection: &Connection, topic: &str) -> i16 {
     connection.call(2, &request, |response| response.topics[0].partitions[0].error_code)
 }
 
+/// CORRUPT_MESSAGE would blame the request: producers retry it, and report their own batch.
+#[test]
+fn a_damaged_partition_answers_as_a_failed_disk() {
+    let mut rig = Rig::start();
+    let connection = rig.connect();
+    for partition in [0, 0, 1] {
+        assert_eq!(connection.produce(partition, 1_000, 30_000).0, ErrorCode::None);
+    }
+    drop(connection);
+    rig.restart(|data| {
+        let segment = data.join("orders-0/00000000000000000000.log");
+        let file = std::fs::OpenOptions::new().write(true).open(segment).expect("it was made");
+        let length = file.metadata().expect("it is open").len();
+        file.set_len(length - 1).expect("the second batch is cut");
+    });
+    let connection = rig.connect();
+    assert_eq!(connection.produce(0, 1_000, 30_000), (ErrorCode::KafkaStorageError, -1));
+    let storage = ErrorCode::KafkaStorageError.code();
+    assert_eq!(delete_records(&connection, "orders"), storage);
+    assert_eq!(connection.produce(1, 1_000, 30_000), (ErrorCode::None, 1));
+}
+
 #[test]
 fn records_of_a_topic_that_is_only_compacted_are_not_deleted() {
     let rig = Rig::start();

@@ -8,7 +8,9 @@ use millrace_engine::{
 
 use crate::wire::ErrorCode;
 
-/// The error code of a shard's refusal.
+/// The error code of a shard's refusal. CORRUPT_MESSAGE says that the request's own bytes are at
+/// fault, so a log that is damaged answers as a failed disk does: clients retry that with fresh
+/// metadata, and nobody blames the batch. Only a reader is told of stored bytes (`super::fetch`).
 #[must_use]
 pub fn code_of_failure(failure: Failure) -> ErrorCode {
     match failure {
@@ -19,8 +21,7 @@ pub fn code_of_failure(failure: Failure) -> ErrorCode {
         Failure::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
         Failure::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         Failure::Transactional => ErrorCode::InvalidTxnState,
-        Failure::Full | Failure::Storage => ErrorCode::KafkaStorageError,
-        Failure::Corrupt => ErrorCode::CorruptMessage,
+        Failure::Full | Failure::Storage | Failure::Corrupt => ErrorCode::KafkaStorageError,
         Failure::Invalid => ErrorCode::InvalidRequest,
     }
 }

@@ -7,7 +7,10 @@ use millrace_engine::{
     config::CompressionType,
     io::buf::Chain,
     meta::Image,
-    shard::reads::{FetchPartition, FetchRules, Fetched, FetchedAll, ReadSpec},
+    shard::{
+        failure::Failure,
+        reads::{FetchPartition, FetchRules, Fetched, FetchedAll, ReadSpec},
+    },
     types::{PartitionIndex, TopicPartition},
 };
 use smallvec::SmallVec;
@@ -156,6 +159,7 @@ fn answer<'a>(index: i32, fetched: Option<Fetched>, read_committed: bool) -> Par
         return PartitionData::refused(index, ErrorCode::NotLeaderOrFollower);
     };
     let mut data = match fetched.failure {
+        Some(Failure::Corrupt) => PartitionData::refused(index, ErrorCode::CorruptMessage),
         Some(failure) => PartitionData::refused(index, code_of_failure(failure)),
         None => PartitionData::refused(index, ErrorCode::None),
     };

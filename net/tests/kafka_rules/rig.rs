@@ -1,6 +1,6 @@
 //! A broker of two shards in this process, and a connection that sends typed requests.
 
-use std::{borrow::Cow, cell::Cell, net::SocketAddr};
+use std::{borrow::Cow, cell::Cell, net::SocketAddr, path::Path};
 
 use millrace_engine::{
     batch::{BatchBuilder, BatchOptions, NewRecord},
@@ -32,26 +32,55 @@ pub const BY_NAME: i16 = 12;
 /// A running broker.
 pub struct Rig {
     running: Option<Running>,
-    _dir: TempDir,
+    settings: Vec<String>,
+    dir: TempDir,
 }
 
 impl Rig {
     /// A fresh broker with the topic "orders" of four partitions.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`Rig::start`], with further settings.
+    pub fn start_with(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let data = format!("log.dirs={}", dir.path().display());
-        let set = vec![data, "listeners=PLAINTEXT://127.0.0.1:0".to_owned()];
-        let config = BrokerConfig::load(&Sources { set, ..Sources::default() });
-        let options = RuntimeOptions::for_tests(2);
-        let running = broker::start(config.expect("valid settings"), options).expect("it starts");
-        let rig = Self { running: Some(running), _dir: dir };
+        let given = settings.iter().map(|&setting| setting.to_owned());
+        let settings = [data, "listeners=PLAINTEXT://127.0.0.1:0".to_owned()];
+        let settings = settings.into_iter().chain(given).collect();
+        let mut rig = Self { running: None, settings, dir };
+        rig.run();
         rig.create("orders", &[]);
         rig
     }
 
+    /// Stops the broker, lets `change` at its data directory, and starts it again.
+    pub fn restart(&mut self, change: impl FnOnce(&Path)) {
+        self.stop();
+        change(self.dir.path());
+        self.run();
+    }
+
+    fn run(&mut self) {
+        let set = self.settings.clone();
+        let config = BrokerConfig::load(&Sources { set, ..Sources::default() });
+        let options = RuntimeOptions::for_tests(2);
+        let running = broker::start(config.expect("valid settings"), options).expect("it starts");
+        self.running = Some(running);
+    }
+
+    fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stopper()();
+            running.wait().expect("a clean stop");
+        }
+    }
+
     /// Makes a topic of four partitions.
     pub fn create(&self, name: &str, configs: &[(&str, &str)]) {
-        let mut admin = Admin::connect(ClientConfig::new(self.address().to_string())).expect("it answers");
+        let mut admin =
+            Admin::connect(ClientConfig::new(self.address().to_string())).expect("it answers");
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let configs = configs.iter().map(owned).collect();
         let topic = NewTopic { partitions: 4, configs, ..NewTopic::new(name) };
@@ -70,10 +99,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.stopper()();
-            running.wait().expect("a clean stop");
-        }
+        self.stop();
     }
 }
 
