@@ -15,7 +15,9 @@ use millrace_net::wire::{
         Uuid,
         delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
         delete_topics::{DeleteTopicState, DeleteTopicsRequest},
+        describe_cluster::DescribeClusterRequest,
         init_producer_id::InitProducerIdRequest,
+        metadata::MetadataRequest,
     },
 };
 use rig::{Connection, Rig};
@@ -56,6 +58,27 @@ fn a_damaged_partition_answers_as_a_failed_disk() {
     let storage = ErrorCode::KafkaStorageError.code();
     assert_eq!(delete_records(&connection, "orders"), storage);
     assert_eq!(connection.produce(1, 1_000, 30_000), (ErrorCode::None, 1));
+}
+
+#[test]
+fn clients_are_told_the_rack() {
+    for (settings, rack) in [(&["broker.rack=b7"][..], Some("b7")), (&[], None)] {
+        let rig = Rig::start_with(settings);
+        let connection = rig.connect();
+        for version in [1, 12] {
+            let request = MetadataRequest::default();
+            let told = connection.call(version, &request, |response| {
+                response.brokers[0].rack.as_ref().map(ToString::to_string)
+            });
+            assert_eq!(told.as_deref(), rack, "Metadata {version}");
+        }
+        let mut request = DescribeClusterRequest::default();
+        request.endpoint_type = 1;
+        let told = connection.call(1, &request, |response| {
+            response.brokers[0].rack.as_ref().map(ToString::to_string)
+        });
+        assert_eq!(told.as_deref(), rack);
+    }
 }
 
 #[test]

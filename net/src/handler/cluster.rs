@@ -29,6 +29,7 @@ pub(super) async fn describe_cluster(
         broker_id: image.node_id().0,
         host: peer.listener.host.as_str().into(),
         port: i32::from(peer.listener.port),
+        rack: broker.config.broker_rack.as_deref().map(Into::into),
     });
     filled!(DescribeClusterResponse {
         endpoint_type: BROKERS,

@@ -38,7 +38,7 @@ pub(super) async fn metadata(
         }
     };
     filled!(MetadataResponse {
-        brokers: vec![this_broker(&image, peer)],
+        brokers: vec![this_broker(broker, &image, peer)],
         cluster_id: Some(image.cluster_id().into()),
         controller_id: image.node_id().0,
         topics: topics,
@@ -65,11 +65,12 @@ fn wanted(version: i16, request: &MetadataRequest) -> Option<Vec<Wanted>> {
     Some(wanted.collect())
 }
 
-fn this_broker(image: &Image, peer: &Peer) -> MetadataResponseBroker {
+fn this_broker(broker: &Broker, image: &Image, peer: &Peer) -> MetadataResponseBroker {
     filled!(MetadataResponseBroker {
         node_id: image.node_id().0,
         host: peer.listener.host.as_str().into(),
         port: i32::from(peer.listener.port),
+        rack: broker.config.broker_rack.as_deref().map(Into::into),
     })
 }
 
