@@ -1,5 +1,7 @@
 //! DescribeConfigs (32) and IncrementalAlterConfigs (44).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use millrace_engine::{
     config::{Change, Entry, EntrySource, Operation, TopicConfig, ValueType},
     meta::Command,
@@ -108,9 +110,17 @@ pub(super) async fn incremental_alter_configs(
     _version: i16,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
+    let mut named = BTreeMap::<(i8, &str), usize>::new();
+    for resource in &request.resources {
+        *named.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
+    }
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in &request.resources {
-        let outcome = alter(broker, resource, request.validate_only).await;
+        let outcome = if named[&(resource.resource_type, &*resource.resource_name)] > 1 {
+            Err((ErrorCode::InvalidRequest, "Each resource must appear at most once.".into()))
+        } else {
+            alter(broker, resource, request.validate_only).await
+        };
         let (error, text) = outcome.err().unwrap_or((ErrorCode::None, String::new()));
         responses.push(filled!(AlterConfigsResourceResponse {
             error_code: error.code(),
@@ -122,11 +132,16 @@ pub(super) async fn incremental_alter_configs(
     filled!(IncrementalAlterConfigsResponse { responses: responses })
 }
 
+/// The refusals of Kafka's `ConfigAdminManager`, in its order and words; then the change.
 async fn alter(
     broker: &Broker,
     resource: &AlterConfigsResource,
     validate_only: bool,
 ) -> Result<(), (ErrorCode, String)> {
+    let mut names = BTreeSet::new();
+    if !resource.configs.iter().all(|config| names.insert(&*config.name)) {
+        return Err((ErrorCode::InvalidRequest, "Error due to duplicate config keys".into()));
+    }
     if resource.resource_type != TOPIC {
         let text = "Only topic settings can be altered in this version; set others at start.";
         return Err((ErrorCode::InvalidRequest, text.into()));
