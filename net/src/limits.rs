@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::wire::typed::REQUEST_BODY_CAP_BYTES;
+
 /// Requests of one connection that are read and not yet answered. Kafka's clients send at most
 /// five at a time; more are for clients that pipeline without waiting.
 pub const REQUESTS_OPEN_PER_CONNECTION: usize = 32;
@@ -48,8 +50,31 @@ pub const UNSENT_SHARE: usize = 4;
 /// How long a client may take no piece of its answer while the share is spent.
 pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
 
-/// Largest request other than Produce, in bytes: none of them carries payload.
-pub const PLAIN_REQUEST_CAP_BYTES: usize = 8 << 20;
+/// Longest header of a request, in bytes: a client id of 32 KiB, and as much again for tagged fields
+/// that nobody knows yet.
+pub const REQUEST_HEADER_BYTES_MAX: usize = 64 << 10;
+
+/// Largest request other than Produce and Fetch, in bytes: none of them carries payload, and no
+/// longer body is read.
+pub const PLAIN_REQUEST_CAP_BYTES: usize = REQUEST_BODY_CAP_BYTES + REQUEST_HEADER_BYTES_MAX;
+
+/// Largest Fetch, in bytes: all partitions that there may be, each in the longest form of those
+/// versions that name topics by their ids.
+pub const FETCH_REQUEST_CAP_BYTES: usize = 4 << 20;
+
+// A partition of a Fetch of version 17 takes 33 bytes; of the newest, 9 more for a follower.
+const _: () = assert!(FETCH_REQUEST_CAP_BYTES > 33 * millrace_engine::limits::PARTITIONS_MAX);
+
+/// What a Fetch takes while it waits, in units of its own length: for each of its partitions, which
+/// are 16 bytes or more, what to read and who waits for it.
+pub const FETCH_MEMORY_FACTOR: usize = 8;
+
+/// Memory of the requests of one shard that wait for their turn or for their answer, in bytes;
+/// beyond it those connections end whose large requests wait longest.
+pub const QUEUED_BYTES_PER_SHARD: usize = 128 << 20;
+
+// The largest request fits beside many others.
+const _: () = assert!(QUEUED_BYTES_PER_SHARD > 2 * FETCH_REQUEST_CAP_BYTES * FETCH_MEMORY_FACTOR);
 
 /// Bytes of a request that a shard copies between two turns of its other tasks.
 pub const MOVED_AT_A_TIME_BYTES: usize = 256 << 10;
@@ -60,7 +85,7 @@ pub const WAITING_REQUEST_BYTES: usize = 64 << 10;
 
 // What a connection's waiting requests hold together is no more than its longest one may.
 const _: () =
-    assert!(REQUESTS_OPEN_PER_CONNECTION * WAITING_REQUEST_BYTES <= PLAIN_REQUEST_CAP_BYTES);
+    assert!(REQUESTS_OPEN_PER_CONNECTION * WAITING_REQUEST_BYTES <= FETCH_REQUEST_CAP_BYTES);
 
 /// Memory of one shard for the headers of answers, in bytes.
 pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;

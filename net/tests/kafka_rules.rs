@@ -4,6 +4,8 @@
 mod configs;
 #[path = "kafka_rules/fetch.rs"]
 mod fetch;
+#[path = "kafka_rules/memory.rs"]
+mod memory;
 #[path = "kafka_rules/rig.rs"]
 mod rig;
 #[path = "socket/socket.rs"]

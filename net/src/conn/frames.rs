@@ -7,10 +7,17 @@ use std::collections::VecDeque;
 
 use millrace_engine::io::buf::{Chain, Slice, TailBuf};
 
-use crate::{limits, wire::frame::request_length};
+use crate::{
+    handler::{self, Kind},
+    limits,
+    wire::{ApiKey, frame::request_length},
+};
 
 /// Bytes of the length in front of every frame.
 const LENGTH_PREFIX_BYTES: usize = 4;
+
+/// Bytes of the API's key behind it.
+const KEY_BYTES: usize = 2;
 
 /// Why a connection's bytes cannot be cut into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +35,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// No bytes yet; frames longer than `cap_bytes` are refused by their prefix alone.
+    /// No bytes yet; frames longer than `cap_bytes` are refused by their prefix alone, and those
+    /// longer than their API's requests may be by its key behind it.
     #[must_use]
     pub fn new(cap_bytes: usize) -> Self {
         Self { slices: VecDeque::new(), settled: 0, own: None, bytes: 0, cap_bytes }
@@ -53,7 +61,13 @@ impl Frames {
         if self.bytes < LENGTH_PREFIX_BYTES {
             return Ok(None);
         }
-        let length = request_length(self.prefix(), self.cap_bytes).map_err(|_| BadLength)?;
+        let length = request_length(self.front(), self.cap_bytes).map_err(|_| BadLength)?;
+        if self.bytes < LENGTH_PREFIX_BYTES + KEY_BYTES {
+            return Ok(None);
+        }
+        if length > self.kind().frame_cap_bytes() {
+            return Err(BadLength);
+        }
         if self.bytes < LENGTH_PREFIX_BYTES + length {
             return Ok(None);
         }
@@ -61,11 +75,19 @@ impl Frames {
         Ok(Some(self.take(length)))
     }
 
-    fn prefix(&self) -> [u8; LENGTH_PREFIX_BYTES] {
-        let mut prefix = [0; LENGTH_PREFIX_BYTES];
+    /// The first `N` bytes, which are there.
+    fn front<const N: usize>(&self) -> [u8; N] {
+        let mut front = [0; N];
         let bytes = self.slices.iter().flat_map(|slice| slice.iter());
-        prefix.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        prefix
+        front.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        front
+    }
+
+    /// Of what kind the request is whose first bytes are there.
+    fn kind(&self) -> Kind {
+        let [.., high, low] = self.front::<{ LENGTH_PREFIX_BYTES + KEY_BYTES }>();
+        // A request that nobody knows ends its connection, however short.
+        ApiKey::from_i16(i16::from_be_bytes([high, low])).map_or(Kind::Plain, handler::kind)
     }
 
     fn skip(&mut self, count: usize) {
@@ -206,6 +228,29 @@ mod tests {
         assert!(trickle.is_scattered());
         trickle.settle();
         assert!(!trickle.is_scattered());
+    }
+
+    /// A complete frame of any API was held, up to 100 MiB, before it was found too long for it.
+    #[test]
+    fn a_length_over_what_the_api_needs_is_refused_by_its_key() {
+        let begun = |key: ApiKey, length: usize| {
+            let mut frames = Frames::new(100 << 20);
+            let length = u32::try_from(length).expect("short").to_be_bytes();
+            frames.push(Slice::copy_of(&length));
+            assert!(frames.next().expect("within the cap of any frame").is_none());
+            frames.push(Slice::copy_of(&key.code().to_be_bytes()));
+            frames.next().map(|frame| assert!(frame.is_none(), "most of it is missing"))
+        };
+        for api in crate::wire::API_TABLE {
+            let longest = handler::kind(api.key).frame_cap_bytes();
+            if api.key == ApiKey::Produce {
+                assert_eq!(begun(api.key, 100 << 20), Ok(()));
+                continue;
+            }
+            assert!(longest <= 4 << 20, "{:?} may be {longest} bytes", api.key);
+            assert_eq!(begun(api.key, longest), Ok(()), "{:?}", api.key);
+            assert_eq!(begun(api.key, longest + 1), Err(BadLength), "{:?}", api.key);
+        }
     }
 
     #[test]

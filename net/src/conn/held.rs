@@ -1,6 +1,7 @@
-//! What the connections of a shard hold for slow clients: frames begun, and answers not taken.
+//! What the connections of a shard hold for slow clients: frames begun, requests not answered, and
+//! answers not taken.
 //!
-//! Owns the two sums and the choice of who goes when one is over its bound. Bytes count from the
+//! Owns the three sums and the choice of who goes when one is over its bound. Bytes count from the
 //! moment they are held. Invariant: a client that holds little goes only when nobody holds much.
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 
 use millrace_engine::io::Clock;
 
-use super::{Connections, Shared};
+use super::{Connections, Queued, Shared};
 use crate::limits;
 
 /// What one connection holds, and since when.
@@ -51,6 +52,36 @@ impl Shared {
         self.connections.relieve_begun();
     }
 
+    /// Puts a request in its place; `false` when the connection is to end. Beyond the shard's bound
+    /// somebody's connection is ended, maybe this one.
+    pub(super) fn enqueue(&self, queued: Queued) -> bool {
+        // Nobody may be left to take it.
+        if self.closing.get() {
+            return false;
+        }
+        if self.queued.bytes() == 0 {
+            self.queued.since_ns.set(self.broker.shard.env().monotonic_ns());
+        }
+        self.queued.set(self.queued.bytes() + queued.bytes, &self.connections.queued_bytes);
+        self.open.set(self.open.get() + 1);
+        self.queue.borrow_mut().push_back(queued);
+        self.came.fire();
+        self.connections.relieve_queued();
+        !self.closing.get()
+    }
+
+    /// A request of so many bytes of memory is answered.
+    pub(super) fn answered(&self, bytes: usize) {
+        self.open.set(self.open.get() - 1);
+        self.queued.set(self.queued.bytes() - bytes, &self.connections.queued_bytes);
+    }
+
+    /// Drops the requests that will not be answered. The connection is closing: none comes after.
+    pub(super) fn abandon(&self) {
+        self.queue.borrow_mut().clear();
+        self.queued.set(0, &self.connections.queued_bytes);
+    }
+
     /// Memory of an answer that the client has not taken, in bytes; told again with each piece
     /// that it takes.
     pub(super) fn unsent(&self, bytes: usize) {
@@ -80,6 +111,28 @@ impl Connections {
             });
             let Some(worst) = worst else { return };
             worst.close();
+        }
+    }
+
+    /// Ends connections until the requests that are not answered are within their bound: of the
+    /// large ones first, those that wait longest. Who ends is counted until its memory is free.
+    fn relieve_queued(&self) {
+        let sum_bytes = self.queued_bytes.get();
+        let mut excess_bytes = sum_bytes.saturating_sub(limits::QUEUED_BYTES_PER_SHARD);
+        if excess_bytes == 0 {
+            return;
+        }
+        let mut holders: Vec<_> = self.living().filter(|one| one.queued.bytes() > 0).collect();
+        holders.sort_by_key(|one| {
+            let is_small = one.queued.bytes() <= limits::SMALL_FRAME_BYTES;
+            (!one.closing.get(), is_small, one.queued.since_ns.get())
+        });
+        for one in holders {
+            if excess_bytes == 0 {
+                return;
+            }
+            excess_bytes = excess_bytes.saturating_sub(one.queued.bytes());
+            one.end();
         }
     }
 

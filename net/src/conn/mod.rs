@@ -48,6 +48,13 @@ enum Work {
     Run(handler::Kind, Chain),
 }
 
+/// Work in its place in the connection's order.
+struct Queued {
+    work: Work,
+    /// Memory that it takes until it is answered, in bytes.
+    bytes: usize,
+}
+
 /// What the reading and the writing task of a connection share.
 struct Shared {
     broker: Rc<Broker>,
@@ -56,7 +63,7 @@ struct Shared {
     stream: Stream,
     peer: Peer,
     transform: RefCell<Identity>,
-    queue: RefCell<VecDeque<Work>>,
+    queue: RefCell<VecDeque<Queued>>,
     /// Fired by the reader when there is work, or when there will be no more.
     came: Signal,
     /// Fired by the writer when work is done.
@@ -75,6 +82,8 @@ struct Shared {
     patience: Patience,
     /// Bytes of a frame that has begun and is not complete, since its first byte.
     begun: Held,
+    /// Memory of the requests that are read and not yet answered, since there were none.
+    queued: Held,
     /// Memory of an answer that the client has not taken, since it last took a piece.
     unsent: Held,
 }
@@ -103,6 +112,8 @@ pub struct Connections {
     list: RefCell<Vec<Weak<Shared>>>,
     /// Bytes of begun frames that they hold together.
     begun_bytes: Cell<usize>,
+    /// Memory of requests that are not yet answered, together.
+    queued_bytes: Cell<usize>,
     /// Memory of answers that their clients have not taken, together.
     unsent_bytes: Cell<usize>,
 }
@@ -115,6 +126,7 @@ impl Connections {
             broker,
             list: RefCell::default(),
             begun_bytes: Cell::new(0),
+            queued_bytes: Cell::new(0),
             unsent_bytes: Cell::new(0),
         })
     }
@@ -154,6 +166,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         heard_ns: Cell::new(now_ns),
         patience: Patience::default(),
         begun: Held::default(),
+        queued: Held::default(),
         unsent: Held::default(),
     });
     let broker = shared.broker.clone();
@@ -214,21 +227,21 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     let Ok(header) = RequestHeader::read(&mut body) else { return false };
     let kind = handler::kind(header.key);
     let frame_bytes = frame.len();
-    let work = match kind {
+    let queued = match kind {
         // What was sent before it is answered, or waits as it may: a Produce or a Fetch.
         handler::Kind::Produce => match produce::start(&shared.broker, frame).await {
-            Ok(started) => Work::Produce(started),
+            Ok(started) => Queued { work: Work::Produce(started), bytes: 0 },
             Err(_) => return false,
         },
         // Requests that wait their turn leave the shared receive buffers.
-        _ if frame_bytes <= limits::PLAIN_REQUEST_CAP_BYTES => {
-            Work::Run(kind, moved_out(shared.broker.shard.pool(), &frame))
+        handler::Kind::Fetch | handler::Kind::Plain => {
+            let copy = moved_out(shared.broker.shard.pool(), frame);
+            Queued { work: Work::Run(kind, copy), bytes: frame_bytes * kind.memory_factor() }
         }
-        _ => return false,
     };
-    shared.open.set(shared.open.get() + 1);
-    shared.queue.borrow_mut().push_back(work);
-    shared.came.fire();
+    if !shared.enqueue(queued) {
+        return false;
+    }
     let room = match kind {
         handler::Kind::Produce => limits::REQUESTS_OPEN_PER_CONNECTION,
         handler::Kind::Fetch if frame_bytes <= limits::WAITING_REQUEST_BYTES => {
@@ -242,10 +255,10 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
 
 /// A copy of a request outside the shared receive buffers. Most are small and find a small buffer
 /// in the pool; what finds none takes memory for itself.
-fn moved_out(pool: &Pool, frame: &Chain) -> Chain {
+fn moved_out(pool: &Pool, frame: Chain) -> Chain {
     let pooled = pool.take(frame.len()).filter(|buffer| buffer.spare() >= frame.len());
     let mut copy = pooled.unwrap_or_else(|| TailBuf::unpooled(frame.len()));
-    copy.append_all(frame);
+    copy.append_all(&frame);
     Chain::from(copy.freeze())
 }
 

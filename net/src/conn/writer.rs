@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use millrace_engine::{io::buf::Chain, shard::signal::race};
 
-use super::{Shared, Transform, Work};
+use super::{Queued, Shared, Transform, Work};
 use crate::{handler, limits};
 
 /// Takes the connection's work in order, waits for each answer and sends it.
 pub(super) async fn run(shared: Rc<Shared>) {
-    while let Some(work) = next(&shared).await {
+    while let Some(Queued { work, bytes }) = next(&shared).await {
         let answered = answer(&shared, work).await;
-        shared.open.set(shared.open.get() - 1);
+        shared.answered(bytes);
         let sent = match answered {
             Some(Some(answer)) => send(&shared, answer).await,
             // Acks 0: nothing is sent, and nothing went wrong.
@@ -24,14 +24,15 @@ pub(super) async fn run(shared: Rc<Shared>) {
         }
     }
     shared.close();
+    shared.abandon();
     shared.stream.shutdown();
 }
 
 /// The next work; `None` when the reader is gone and all is done.
-async fn next(shared: &Rc<Shared>) -> Option<Work> {
+async fn next(shared: &Rc<Shared>) -> Option<Queued> {
     loop {
-        if let Some(work) = shared.queue.borrow_mut().pop_front() {
-            return Some(work);
+        if let Some(queued) = shared.queue.borrow_mut().pop_front() {
+            return Some(queued);
         }
         if shared.closing.get() {
             return None;

@@ -8,6 +8,7 @@ use super::{
     Broker, Peer, cluster, configs, coordinator, epochs, fetch, metadata, offsets, producer_id,
     records, topics, versions,
 };
+use crate::limits;
 use crate::wire::{ApiKey, Cursor, Decode, Message, RequestHeader};
 
 /// How a request takes its turn in its connection.
@@ -19,6 +20,25 @@ pub enum Kind {
     Fetch,
     /// Answered before the next request starts.
     Plain,
+}
+
+impl Kind {
+    /// The longest request of this kind, in bytes behind its length. A Produce is bounded only by
+    /// what any frame of its connection is.
+    #[must_use]
+    pub fn frame_cap_bytes(self) -> usize {
+        match self {
+            Self::Produce => usize::MAX,
+            Self::Fetch => limits::FETCH_REQUEST_CAP_BYTES,
+            Self::Plain => limits::PLAIN_REQUEST_CAP_BYTES,
+        }
+    }
+
+    /// What a request takes until it is answered, in units of its own length.
+    #[must_use]
+    pub fn memory_factor(self) -> usize {
+        if self == Self::Fetch { limits::FETCH_MEMORY_FACTOR } else { 1 }
+    }
 }
 
 /// The right a request needs. Nothing checks it while there is no authorizer: every client of a

@@ -1,6 +1,13 @@
 //! A broker of two shards in this process, and a connection that sends typed requests.
 
-use std::{borrow::Cow, cell::Cell, net::SocketAddr, path::Path};
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    io::ErrorKind,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    time::Duration,
+};
 
 use millrace_engine::{
     batch::{BatchBuilder, BatchOptions, NewRecord},
@@ -118,6 +125,19 @@ impl Connection {
         let header = RequestHeader { key: R::KEY, version, correlation_id, client_id };
         let frame = Encoder::new(Pool::new(4 << 20)).request(&header, request).expect("fits");
         self.socket.send(&frame.to_vec());
+    }
+
+    /// Whether the broker ends the connection within `time`, unless it answers first.
+    pub fn is_ended(&self, time: Duration) -> bool {
+        let stream = &self.socket.stream;
+        let usual = stream.read_timeout().expect("a TCP socket");
+        stream.set_read_timeout(Some(time)).expect("a TCP socket");
+        let read = stream.peek(&mut [0; 1]);
+        stream.set_read_timeout(usual).expect("a TCP socket");
+        match read {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     }
 
     /// Waits for the answer to the request sent last and takes it apart.

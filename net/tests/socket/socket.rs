@@ -11,7 +11,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An open connection.
 pub struct Socket {
-    stream: TcpStream,
+    /// The stream, for who wants to look at its state.
+    pub stream: TcpStream,
 }
 
 impl Socket {
