@@ -76,6 +76,17 @@ pub const QUEUED_BYTES_PER_SHARD: usize = 128 << 20;
 // The largest request fits beside many others.
 const _: () = assert!(QUEUED_BYTES_PER_SHARD > 2 * FETCH_REQUEST_CAP_BYTES * FETCH_MEMORY_FACTOR);
 
+/// Bytes of Produce requests of one shard that wait for long work, or one alone of any size;
+/// batches beyond it that need such work are refused, and clients send them again.
+pub const LONG_FRAMES_BYTES_PER_SHARD: usize = 128 << 20;
+
+// The largest frame by default fits beside many small ones.
+const _: () = assert!(LONG_FRAMES_BYTES_PER_SHARD > millrace_engine::limits::FRAME_CAP_BYTES);
+
+/// Topics and partitions of a Produce that a shard goes through between two turns of its other
+/// tasks.
+pub const PRODUCED_AT_A_TIME: usize = 256;
+
 /// Bytes of a request that a shard copies between two turns of its other tasks.
 pub const MOVED_AT_A_TIME_BYTES: usize = 256 << 10;
 

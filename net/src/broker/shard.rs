@@ -21,7 +21,7 @@ use millrace_engine::{
 use super::{Plan, Ready, accept};
 use crate::{
     conn::{self, Connections},
-    handler::{Broker, ProducerIds, Settings},
+    handler::{Broker, LongFrames, ProducerIds, Settings},
     limits,
     wire::Encoder,
 };
@@ -100,6 +100,7 @@ fn broker_of(plan: &Plan, shard: Shard<RealEnv>) -> Broker {
         config: config.clone(),
         settings,
         encoder: RefCell::new(Encoder::for_answers(Pool::new(limits::ANSWER_BUDGET_BYTES))),
+        long_frames: LongFrames::default(),
         producer_ids: ProducerIds::default(),
         listeners: plan.advertised.clone().into(),
     }

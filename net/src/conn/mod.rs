@@ -230,7 +230,7 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     let queued = match kind {
         // What was sent before it is answered, or waits as it may: a Produce or a Fetch.
         handler::Kind::Produce => match produce::start(&shared.broker, frame).await {
-            Ok(started) => Queued { work: Work::Produce(started), bytes: 0 },
+            Ok(started) => Queued { bytes: started.held_bytes(), work: Work::Produce(started) },
             Err(_) => return false,
         },
         // Requests that wait their turn leave the shared receive buffers.

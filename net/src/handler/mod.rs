@@ -10,6 +10,7 @@ mod coordinator;
 mod epochs;
 pub mod errors;
 mod fetch;
+mod long_frames;
 mod metadata;
 mod offsets;
 pub mod patience;
@@ -35,6 +36,7 @@ use millrace_engine::{
 };
 
 pub use self::{
+    long_frames::LongFrames,
     producer_id::ProducerIds,
     table::{HANDLERS, Kind, Permission, Row},
 };
@@ -77,6 +79,8 @@ pub struct Broker {
     /// Builds every answer of this shard, out of a pool of its own: an answer must not wait for
     /// the memory that it would free.
     pub encoder: RefCell<Encoder>,
+    /// Memory of the requests that wait for long work.
+    pub long_frames: LongFrames,
     /// This shard's block of producer ids.
     pub producer_ids: ProducerIds,
     /// One entry per listener, by the index that an accepted connection carries.

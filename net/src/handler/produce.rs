@@ -26,7 +26,7 @@ use super::{
     errors::{code_of_failure, code_of_rejection},
     patience::Patience,
 };
-use crate::limits::MOVED_AT_A_TIME_BYTES;
+use crate::limits::{MOVED_AT_A_TIME_BYTES, PRODUCED_AT_A_TIME};
 use crate::wire::{
     Cursor, Decode, DecodeError, ErrorCode, Grouped, Item, List, RequestHeader, Topic as WireTopic,
     produce::{
@@ -80,6 +80,19 @@ impl Refused {
     fn plain(error: ErrorCode) -> Box<Self> {
         Box::new(Self { error, message: None, records: Vec::new() })
     }
+
+    /// To be sent again: of the errors that clients retry, they take this one for "not appended".
+    fn crowded() -> Box<Self> {
+        let message = "Too many large batches wait for their checks; this one was not appended.";
+        let message = Some(message.to_owned());
+        Box::new(Self { error: ErrorCode::KafkaStorageError, message, records: Vec::new() })
+    }
+
+    /// Memory that it takes, in bytes.
+    fn held_bytes(&self) -> usize {
+        let records = self.records.iter().map(|(_, text)| size_of::<(i32, String)>() + text.len());
+        size_of::<Self>() + self.message.as_ref().map_or(0, String::len) + records.sum::<usize>()
+    }
 }
 
 /// Takes a request, a whole frame: completes when each batch has its place in its log's order.
@@ -92,6 +105,11 @@ pub async fn start(broker: &Broker, frame: Chain) -> Result<Started, DecodeError
     if started.take_items(broker, &request, Place::Shared).await == Taken::All {
         return Ok(started);
     }
+    let Some(_reserved) = broker.long_frames.reserve(frame.len()) else {
+        let taken = started.take_items(broker, &request, Place::Crowded).await;
+        assert!(taken == Taken::All, "what would stop there is refused");
+        return Ok(started);
+    };
     // While long work waits for its turn, the frame holds no receive buffers.
     let frame = moved_out(broker.shard.env(), frame).await;
     let (_, request) = request_of(&frame)?;
@@ -112,6 +130,8 @@ fn request_of(frame: &Chain) -> Result<(RequestHeader<'_>, ProduceRequest<'_>), 
 enum Place {
     /// In receive buffers.
     Shared,
+    /// There as well, and must not leave: too many others wait for long work.
+    Crowded,
     /// In memory of their own.
     Own,
 }
@@ -147,7 +167,10 @@ impl Started {
         place: Place,
     ) -> Taken {
         let taken = self.topics.len() + self.partitions.len();
-        for item in request.topics.iter().skip(taken) {
+        for (count, item) in request.topics.iter().skip(taken).enumerate() {
+            if count % PRODUCED_AT_A_TIME == PRODUCED_AT_A_TIME - 1 {
+                broker.shard.env().yield_now().await;
+            }
             match item {
                 Item::Topic(topic) => self.topics.push(find_topic(broker, &topic)),
                 Item::Partition(data) => {
@@ -213,6 +236,7 @@ async fn start_partition(
     let accepted = match begin(topic, &data.records, &rules, now_ms) {
         Ok(Step::Accepted(accepted)) => Ok(accepted),
         Ok(Step::Long(_)) if place == Place::Shared => return None,
+        Ok(Step::Long(_)) if place == Place::Crowded => return Some(Some(Refused::crowded())),
         Ok(Step::Long(long)) => {
             // Off this core. The connection's later requests wait, which keeps their order.
             broker.shard.env().run_long(move || long.finish(&rules)).await
@@ -343,6 +367,19 @@ impl Started {
     /// The acks asked for; what means nothing is answered as all.
     fn acks(&self) -> i8 {
         self.acks.unwrap_or(-1)
+    }
+
+    /// Memory that it takes until it is answered, in bytes, about.
+    pub fn held_bytes(&self) -> usize {
+        let topics = self.topics.iter().map(|topic| match &topic.name {
+            StartedName::Known(_) => size_of::<StartedTopic>(),
+            StartedName::Unknown(name, _) => size_of::<StartedTopic>() + name.len(),
+        });
+        let partitions = self.partitions.iter().map(|partition| {
+            let refused = partition.refused.as_ref().map_or(0, |refused| refused.held_bytes());
+            size_of::<StartedPartition>() + size_of::<Option<Produced>>() + refused
+        });
+        topics.sum::<usize>() + partitions.sum::<usize>()
     }
 
     /// Waits for the acks rule and encodes the answer: `None` closes the connection (acks 0 and

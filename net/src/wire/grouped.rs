@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, marker::PhantomData};
 
-use millrace_engine::types::TopicId;
+use millrace_engine::{limits::PARTITIONS_MAX, types::TopicId};
 
 use super::{Cursor, DecodeError, Element, EncodeError, Field, Sink};
 
@@ -76,9 +76,14 @@ impl<P> Default for Grouped<'_, P> {
 }
 
 impl<'a, P: Element<'a>> Grouped<'a, P> {
-    /// Reads an array of topics, and checks every topic and partition of it.
+    /// Reads an array of topics, and checks every topic and partition of it. More partitions than
+    /// there may be are refused before they are counted, and so are more topics.
     pub(super) fn read(cursor: &mut Cursor<'a>, version: i16) -> Result<Self, DecodeError> {
         let topics = cursor.array_length(TOPIC_MIN_BYTES)?;
+        if topics > PARTITIONS_MAX {
+            return Err(DecodeError::Length);
+        }
+        let mut left = PARTITIONS_MAX;
         let mut walk = Walk {
             cursor: *cursor,
             version,
@@ -90,7 +95,9 @@ impl<'a, P: Element<'a>> Grouped<'a, P> {
         let start = walk.clone();
         loop {
             match walk.step()? {
-                Step::Topic(_) => {}
+                Step::Topic(topic) => {
+                    left = left.checked_sub(topic.partitions).ok_or(DecodeError::Length)?;
+                }
                 Step::Partition => P::skip(&mut walk.cursor, version)?,
                 Step::End => break,
             }

@@ -193,3 +193,29 @@ fn null_records_read_as_none() {
     };
     assert!(partition.records.is_empty());
 }
+
+/// 100 MiB of empty partitions were 17 million entries, each with an answer.
+#[test]
+fn more_partitions_than_there_may_be_are_refused() {
+    use super::{Grouped, Topic, produce::PartitionProduceData};
+    use millrace_engine::limits::PARTITIONS_MAX;
+
+    let read = |topics: &[Topic<'_>]| {
+        let count = topics.iter().map(|topic| topic.partitions).sum::<usize>();
+        let partitions = vec![PartitionProduceData::default(); count];
+        let topics = Grouped::Values { topics, partitions: &partitions };
+        let request = ProduceRequest { topics, ..ProduceRequest::default() };
+        let header =
+            RequestHeader { key: ApiKey::Produce, version: 12, correlation_id: 1, client_id: None };
+        let frame = Encoder::new(Pool::new(4 << 20)).request(&header, &request).expect("fits");
+        let frame = frame.sub(4..frame.len());
+        let mut cursor = Cursor::new(&frame);
+        RequestHeader::read(&mut cursor).expect("well formed");
+        ProduceRequest::read(cursor, 12).map(drop)
+    };
+    let topic = |partitions| Topic { partitions, ..Topic::default() };
+    assert_eq!(read(&[topic(PARTITIONS_MAX - 1), topic(1)]), Ok(()));
+    assert_eq!(read(&[topic(PARTITIONS_MAX), topic(1)]), Err(DecodeError::Length));
+    assert_eq!(read(&vec![topic(0); PARTITIONS_MAX]), Ok(()));
+    assert_eq!(read(&vec![topic(0); PARTITIONS_MAX + 1]), Err(DecodeError::Length));
+}

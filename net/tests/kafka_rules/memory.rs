@@ -2,17 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_engine::types::TopicId;
+use millrace_engine::{
+    io::buf::{Chain, Slice},
+    limits::PARTITIONS_MAX,
+    types::TopicId,
+};
 use millrace_net::{
-    limits::QUEUED_BYTES_PER_SHARD,
+    limits::{LONG_FRAMES_BYTES_PER_SHARD, QUEUED_BYTES_PER_SHARD},
     wire::{
-        Grouped, Item, Topic,
+        ErrorCode, Grouped, Item, Topic,
         fetch::{FetchPartition, FetchRequest},
+        produce::{PartitionProduceData, ProduceRequest},
         typed::metadata::{MetadataRequest, MetadataRequestTopic},
     },
 };
 
-use crate::rig::{BY_NAME, Connection, Rig};
+use crate::rig::{BY_NAME, Connection, Rig, batch_of};
 
 /// Shards of the rig.
 const SHARDS: usize = 2;
@@ -73,4 +78,77 @@ fn large_requests_behind_a_waiting_fetch_are_bounded_and_harm_no_small_one() {
             assert!(records, "{response:?}");
         });
     }
+}
+
+/// Produces `partitions` of a topic without waiting for the answer; `false` at the end.
+fn try_produce(link: &Connection, topic: &str, partitions: &[PartitionProduceData]) -> bool {
+    let topics =
+        [Topic { name: topic.into(), topic_id: TopicId::NONE, partitions: partitions.len() }];
+    let topics = Grouped::Values { topics: &topics, partitions };
+    let request = ProduceRequest { acks: -1, timeout_ms: 60_000, topics, ..Default::default() };
+    link.try_send(BY_NAME, &request)
+}
+
+/// Each of 32 requests kept a hundred bytes and more for each 6 of its own.
+#[test]
+fn answers_of_many_partitions_that_nobody_takes_are_bounded() {
+    let rig = Rig::start();
+    let link = rig.connect();
+    let index = |index| PartitionProduceData { index, records: Chain::new() };
+    let partitions: Vec<_> = (0..100_000).map(index).collect();
+    assert_eq!(partitions.len(), PARTITIONS_MAX);
+    // A few more than are open at a time, which the sockets' buffers take if nobody else does.
+    let sent = (0..36).take_while(|_| try_produce(&link, "nowhere", &partitions)).count();
+    assert!(sent < 36, "all that was read is held");
+}
+
+/// Bytes that no codec makes shorter.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x005e_ed0f_a11e_71c5_u64;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    (0..bytes).map(next).collect()
+}
+
+/// The errors of the batches of the request sent last.
+fn errors(link: &Connection) -> Vec<ErrorCode> {
+    link.receive::<ProduceRequest, _>(BY_NAME, |response| {
+        let items = response.topics.iter();
+        let codes = items.filter_map(|item| match item {
+            Item::Partition(answer) => Some(answer.error_code),
+            Item::Topic(_) => None,
+        });
+        codes.collect()
+    })
+}
+
+/// Every connection could keep a whole frame outside the buffers while two threads work.
+#[test]
+fn frames_that_wait_for_long_work_are_bounded() {
+    const BATCH_BYTES: usize = 1_000_000;
+    let rig = Rig::start();
+    rig.create("packed", &[("compression.type", "gzip")]);
+    let first = rig.connect();
+    let _other_shard = rig.connect();
+    let second = rig.connect();
+    // Two of these are more than the bound, and one is work for seconds.
+    let count = LONG_FRAMES_BYTES_PER_SHARD / BATCH_BYTES / 2 + 5;
+    let records = Chain::from(Slice::copy_of(&batch_of(&noise(BATCH_BYTES))));
+    let partitions = vec![PartitionProduceData { index: 0, records }; count];
+    assert!(
+        try_produce(&first, "packed", &partitions) && try_produce(&second, "packed", &partitions)
+    );
+    let mut both = [errors(&first), errors(&second)];
+    both.sort_by_key(|errors| errors[0].code());
+    let [all, refused] = both;
+    assert_eq!(all, vec![ErrorCode::None; count]);
+    assert_eq!(refused, vec![ErrorCode::KafkaStorageError; count]);
+    // Sent again, it finds room.
+    let link = rig.connect();
+    assert!(try_produce(&link, "packed", &partitions[..10]));
+    assert_eq!(errors(&link), vec![ErrorCode::None; 10]);
 }

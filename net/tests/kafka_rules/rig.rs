@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     cell::Cell,
-    io::ErrorKind,
+    io::{ErrorKind, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
     time::Duration,
@@ -119,12 +119,17 @@ pub struct Connection {
 impl Connection {
     /// Sends a request and does not wait.
     pub fn send<R: Request>(&self, version: i16, request: &R) {
+        assert!(self.try_send(version, request), "the broker reads");
+    }
+
+    /// Sends a request; `false` when the broker has ended the connection.
+    pub fn try_send<R: Request>(&self, version: i16, request: &R) -> bool {
         let correlation_id = self.last_id.get() + 1;
         self.last_id.set(correlation_id);
         let client_id = Some(Cow::Borrowed("rules"));
         let header = RequestHeader { key: R::KEY, version, correlation_id, client_id };
-        let frame = Encoder::new(Pool::new(4 << 20)).request(&header, request).expect("fits");
-        self.socket.send(&frame.to_vec());
+        let frame = Encoder::new(Pool::new(128 << 20)).request(&header, request).expect("fits");
+        (&self.socket.stream).write_all(&frame.to_vec()).is_ok()
     }
 
     /// Whether the broker ends the connection within `time`, unless it answers first.
@@ -192,9 +197,13 @@ impl Connection {
 
 /// A batch of one record with a value of so many bytes.
 pub fn batch(bytes: usize) -> Vec<u8> {
+    batch_of(&vec![7; bytes])
+}
+
+/// A batch of one record with that value.
+pub fn batch_of(value: &[u8]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
-    let value = vec![7; bytes];
-    let record = NewRecord { timestamp_ms: 1, value: Some(&value), ..NewRecord::default() };
+    let record = NewRecord { timestamp_ms: 1, value: Some(value), ..NewRecord::default() };
     builder.push(&record).expect("a small record");
     let mut made = Vec::new();
     builder.finish(&BatchOptions::default(), &mut made).expect("a plain batch");
