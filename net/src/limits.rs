@@ -98,6 +98,10 @@ pub const WAITING_REQUEST_BYTES: usize = 64 << 10;
 const _: () =
     assert!(REQUESTS_OPEN_PER_CONNECTION * WAITING_REQUEST_BYTES <= FETCH_REQUEST_CAP_BYTES);
 
+/// Memory of the settings in one answer to DescribeConfigs, in bytes: those of some thousand topics.
+/// What does not fit is refused by itself.
+pub const DESCRIBED_BYTES_MAX: usize = 64 << 20;
+
 /// Memory of one shard for the headers of answers, in bytes.
 pub const ANSWER_BUDGET_BYTES: usize = 32 << 20;
 

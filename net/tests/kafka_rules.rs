@@ -1,5 +1,7 @@
 //! Rules of Kafka that its schemas do not tell, through the wire, over two shards.
 
+#[path = "kafka_rules/admin.rs"]
+mod admin;
 #[path = "kafka_rules/configs.rs"]
 mod configs;
 #[path = "kafka_rules/fetch.rs"]

@@ -1,6 +1,6 @@
 //! DescribeConfigs (32) and IncrementalAlterConfigs (44).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use millrace_engine::{
     config::{Change, Entry, EntrySource, Operation, TopicConfig, ValueType},
@@ -8,9 +8,11 @@ use millrace_engine::{
 };
 
 use super::{Broker, Peer, errors::code_of_refusal, filled, topics::submit};
+use crate::limits::DESCRIBED_BYTES_MAX;
 use crate::wire::{
     ErrorCode,
     typed::{
+        StrBytes,
         describe_configs::{
             DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
             DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -32,25 +34,59 @@ pub(super) async fn describe_configs(
     _version: i16,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let results = request.resources.iter().map(|resource| {
-        let entries = entries_of(broker, resource);
-        let mut result = filled!(DescribeConfigsResult {
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-        });
-        match entries {
-            Ok(entries) => {
-                let wanted = entries.iter().filter(|entry| is_wanted(resource, entry));
-                result.configs = wanted.map(|entry| describe(&request, entry)).collect();
-            }
-            Err((error, text)) => {
-                result.error_code = error.code();
-                result.error_message = Some(text.into());
-            }
+    let mut results = Vec::new();
+    let mut seen = HashSet::new();
+    let mut room_bytes = DESCRIBED_BYTES_MAX;
+    for resource in &request.resources {
+        // Kafka's clients ask for a resource once, and find one answer.
+        if seen.insert((resource.resource_type, &*resource.resource_name)) {
+            results.push(describe_resource(broker, &request, resource, &mut room_bytes));
         }
-        result
+    }
+    filled!(DescribeConfigsResponse { results: results })
+}
+
+/// The settings of one resource, which are taken from the `room_bytes` that the answer may take.
+fn describe_resource(
+    broker: &Broker,
+    request: &DescribeConfigsRequest,
+    resource: &DescribeConfigsResource,
+    room_bytes: &mut usize,
+) -> DescribeConfigsResult {
+    let mut result = filled!(DescribeConfigsResult {
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name.clone(),
     });
-    filled!(DescribeConfigsResponse { results: results.collect() })
+    let described = entries_of(broker, resource).and_then(|entries| {
+        let wanted = entries.iter().filter(|entry| is_wanted(resource, entry));
+        let configs: Vec<_> = wanted.map(|entry| describe(request, entry)).collect();
+        let bytes = configs.iter().map(held_bytes).sum::<usize>();
+        let too_much = "The answer would be too long; ask for fewer resources at a time.";
+        let left = room_bytes.checked_sub(bytes);
+        *room_bytes = left.ok_or((ErrorCode::InvalidRequest, too_much.to_owned()))?;
+        Ok(configs)
+    });
+    match described {
+        Ok(configs) => result.configs = configs,
+        Err((error, text)) => {
+            result.error_code = error.code();
+            result.error_message = Some(text.into());
+        }
+    }
+    result
+}
+
+/// Memory of one setting in an answer, in bytes, about.
+fn held_bytes(config: &DescribeConfigsResourceResult) -> usize {
+    let value_bytes = |value: &Option<StrBytes>| value.as_ref().map_or(0, |value| value.len());
+    let synonyms = config.synonyms.iter().map(|synonym| {
+        size_of::<DescribeConfigsSynonym>() + synonym.name.len() + value_bytes(&synonym.value)
+    });
+    size_of::<DescribeConfigsResourceResult>()
+        + config.name.len()
+        + value_bytes(&config.value)
+        + value_bytes(&config.documentation)
+        + synonyms.sum::<usize>()
 }
 
 /// A null list of names asks for all; so does an empty one of Kafka's older clients.

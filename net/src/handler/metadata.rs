@@ -1,5 +1,7 @@
 //! Metadata (key 3): brokers, topics, and topics made by asking for them.
 
+use std::collections::HashSet;
+
 use millrace_engine::{
     meta::{Command, Image, NewTopic, Topic, check_topic_name},
     types::TopicId,
@@ -47,12 +49,14 @@ pub(super) async fn metadata(
 }
 
 /// A topic asked for, by name or by id.
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Wanted {
     Name(String),
     Id(TopicId),
 }
 
-/// `None` asks for all topics: a null list, or an empty one in version 0.
+/// Each topic once, however often it is named, as in Kafka: the answer grows with the topics that
+/// there are, not with the request. `None` asks for all: a null list, or an empty one in version 0.
 fn wanted(version: i16, request: &MetadataRequest) -> Option<Vec<Wanted>> {
     let topics = request.topics.as_ref()?;
     if version == 0 && topics.is_empty() {
@@ -62,7 +66,8 @@ fn wanted(version: i16, request: &MetadataRequest) -> Option<Vec<Wanted>> {
         Some(name) => Wanted::Name(name.to_string()),
         None => Wanted::Id(topic_id(topic.topic_id)),
     });
-    Some(wanted.collect())
+    let mut seen = HashSet::new();
+    Some(wanted.filter(|topic| seen.insert(topic.clone())).collect())
 }
 
 fn this_broker(broker: &Broker, image: &Image, peer: &Peer) -> MetadataResponseBroker {
