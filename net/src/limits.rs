@@ -83,6 +83,10 @@ pub const LONG_FRAMES_BYTES_PER_SHARD: usize = 128 << 20;
 // The largest frame by default fits beside many small ones.
 const _: () = assert!(LONG_FRAMES_BYTES_PER_SHARD > millrace_engine::limits::FRAME_CAP_BYTES);
 
+/// Share of a shard's buffers that one batch may take; a longer one is MESSAGE_TOO_LARGE whatever
+/// `max.message.bytes` says.
+pub const BATCH_SHARE: usize = 2;
+
 /// Topics and partitions of a Produce that a shard goes through between two turns of its other
 /// tasks.
 pub const PRODUCED_AT_A_TIME: usize = 256;

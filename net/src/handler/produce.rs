@@ -26,7 +26,7 @@ use super::{
     errors::{code_of_failure, code_of_rejection},
     patience::Patience,
 };
-use crate::limits::{MOVED_AT_A_TIME_BYTES, PRODUCED_AT_A_TIME};
+use crate::limits::{BATCH_SHARE, MOVED_AT_A_TIME_BYTES, PRODUCED_AT_A_TIME};
 use crate::wire::{
     Cursor, Decode, DecodeError, ErrorCode, Grouped, Item, List, RequestHeader, Topic as WireTopic,
     produce::{
@@ -232,7 +232,8 @@ async fn start_partition(
         Err(error) => return Some(Some(Refused::plain(error))),
     };
     let now_ms = broker.shard.env().wall_ms();
-    let rules = rules_of(&topic.config, started.version);
+    let pool_bytes = broker.shard.pool().budget_bytes();
+    let rules = rules_of(&topic.config, started.version, pool_bytes);
     let accepted = match begin(topic, &data.records, &rules, now_ms) {
         Ok(Step::Accepted(accepted)) => Ok(accepted),
         Ok(Step::Long(_)) if place == Place::Shared => return None,
@@ -319,7 +320,9 @@ fn begin(topic: &Topic, records: &Chain, rules: &Rules, now_ms: i64) -> Result<S
     })
 }
 
-fn rules_of(config: &TopicConfig, version: i16) -> Rules {
+/// What a batch of a topic must keep to. One that takes most of the shard's buffers, of which there
+/// are `pool_bytes`, would wait for ever, and its partition behind it.
+fn rules_of(config: &TopicConfig, version: i16, pool_bytes: usize) -> Rules {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     Rules {
         compacted: config.cleanup_policy.compact,
@@ -329,7 +332,7 @@ fn rules_of(config: &TopicConfig, version: i16) -> Rules {
         },
         timestamp_before_max_ms: config.message_timestamp_before_max_ms,
         timestamp_after_max_ms: config.message_timestamp_after_max_ms,
-        max_message_bytes: config.max_message_bytes,
+        max_message_bytes: config.max_message_bytes.min(pool_bytes / BATCH_SHARE),
         segment_bytes: size(config.segment_bytes),
         allow_zstd: version >= ZSTD_SINCE,
         strict: false,
@@ -467,14 +470,27 @@ fn answer<'a>(
 
 #[cfg(test)]
 mod tests {
-    use millrace_engine::config::BrokerConfig;
+    use millrace_engine::{config::BrokerConfig, limits::BUFFER_BUDGET_PER_SHARD_BYTES};
 
     use super::*;
 
     #[test]
     fn no_setting_lets_a_batch_grow_beyond_the_cap() {
         let broker = BrokerConfig::default();
-        let rules = rules_of(&broker.topic_defaults, 9);
+        let rules = rules_of(&broker.topic_defaults, 9, BUFFER_BUDGET_PER_SHARD_BYTES);
         assert!(rules.decompressed_cap_bytes <= DECOMPRESSED_BATCH_CAP_BYTES);
+    }
+
+    #[test]
+    fn no_setting_lets_a_batch_take_most_of_the_buffers() {
+        let mut config = BrokerConfig::default().topic_defaults;
+        for pool_bytes in [4 << 20, BUFFER_BUDGET_PER_SHARD_BYTES] {
+            // The default fits into the least that may be set.
+            let least = BrokerConfig::default().topic_defaults.max_message_bytes;
+            config.max_message_bytes = least;
+            assert_eq!(rules_of(&config, 9, pool_bytes).max_message_bytes, least);
+            config.max_message_bytes = usize::MAX;
+            assert_eq!(rules_of(&config, 9, pool_bytes).max_message_bytes, pool_bytes / 2);
+        }
     }
 }

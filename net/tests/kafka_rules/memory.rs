@@ -152,3 +152,19 @@ fn frames_that_wait_for_long_work_are_bounded() {
     assert!(try_produce(&link, "packed", &partitions[..10]));
     assert_eq!(errors(&link), vec![ErrorCode::None; 10]);
 }
+
+/// A batch longer than all buffers waited for memory that never came, and its partition behind it.
+#[test]
+fn a_batch_that_would_take_the_buffers_is_too_large_whatever_its_topic_says() {
+    const BUFFERS_BYTES: usize = 64 << 20;
+    let rig = Rig::start();
+    rig.create("wide", &[("max.message.bytes", "104857600")]);
+    let link = rig.connect();
+    let one = |bytes| {
+        let topic = Topic { name: "wide".into(), topic_id: TopicId::NONE, partitions: 1 };
+        link.produce_to(BY_NAME, topic, 0, bytes, 30_000).0
+    };
+    assert_eq!(one(BUFFERS_BYTES + 1), ErrorCode::MessageTooLarge);
+    assert_eq!(one(BUFFERS_BYTES / 2), ErrorCode::MessageTooLarge);
+    assert_eq!(one(BUFFERS_BYTES / 4), ErrorCode::None);
+}
