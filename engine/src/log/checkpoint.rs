@@ -136,6 +136,7 @@ async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<
     let (record, recorded) = {
         let mut state = shared.state.borrow_mut();
         assert!(state.recording, "records are written one at a time");
+        assert!(!state.damaged, "a damaged log's record is its evidence");
         state.checkpoint_sequence += 1;
         let record = Checkpoint {
             sequence: state.checkpoint_sequence,

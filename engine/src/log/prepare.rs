@@ -39,6 +39,7 @@ pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>, base: Offset) {
         if state.preparing.is_some() || state.has_failed() {
             return;
         }
+        assert!(!state.damaged, "a damaged log takes no appends");
         state.preparing = Some(base);
     }
     shared.env.spawn(run(shared.clone(), base));

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, io, path::Path, rc::Rc};
 use super::{
     RecoveryReport, checkpoint,
     index::{Indexes, SegmentIndex},
-    inventory::{self, FoundSegment, Inventory},
+    inventory::{self, FoundSegment, Inventory, Names},
     marks::Marks,
     remove,
     scan::Scanner,
@@ -46,12 +46,6 @@ impl<E: Env> Recovery<'_, E> {
     /// The state of the log in the directory, which exists.
     pub(super) async fn run(&mut self) -> io::Result<State<E>> {
         let mut inventory = inventory::take(self.disk, self.dir).await?;
-        for name in &inventory.names.deleted {
-            self.disk.remove_file(&self.dir.join(name)).await?;
-        }
-        for base in inventory.names.orphans() {
-            remove::remove_segment_files(self.disk, self.dir, base).await?;
-        }
         let durable = durable_end(&inventory);
         let segments = self.read_segments(&mut inventory, durable).await?;
         self.build(inventory, segments, durable).await
@@ -161,6 +155,7 @@ impl<E: Env> Recovery<'_, E> {
         let damage = self.damage(&inventory, durable, log_end);
         let damaged = damage.is_some();
         if !damaged {
+            self.clear_left(&inventory.names).await?;
             self.cut(active).await?;
         }
         active.phase = Phase::Open;
@@ -176,9 +171,21 @@ impl<E: Env> Recovery<'_, E> {
         state.dense_from = inventory.dense_from.0.min(log_end);
         if let Some(text) = damage {
             self.report.damage.push(text.clone());
+            state.damaged = true;
             state.closed = Some(Error::new(Kind::Corrupt, text));
         }
         Ok(state)
+    }
+
+    /// Removes what a crash left of removals.
+    async fn clear_left(&self, names: &Names) -> io::Result<()> {
+        for name in &names.deleted {
+            self.disk.remove_file(&self.dir.join(name)).await?;
+        }
+        for base in names.orphans() {
+            remove::remove_segment_files(self.disk, self.dir, base).await?;
+        }
+        Ok(())
     }
 
     /// What is wrong with a log that ends at `log_end`, as a line for the operator.

@@ -102,6 +102,7 @@ fn next_to_remove<E: Env>(shared: &Shared<E>, now_ms: i64) -> Option<Offset> {
     if state.has_failed() || state.segments.len() < 2 {
         return None;
     }
+    assert!(!state.damaged, "a damaged log keeps all it has");
     let total: u64 = state.segments.iter().map(|segment| segment.size).sum();
     let settings = state.settings.clone();
     let oldest = state.segments.front()?;

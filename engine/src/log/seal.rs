@@ -118,7 +118,7 @@ pub(super) fn is_due<E: Env>(state: &State<E>) -> bool {
 
 /// The oldest segment that takes no more appends, is durable and not sealed.
 fn next_complete<E: Env>(state: &State<E>) -> Option<Offset> {
-    if state.has_failed() {
+    if state.has_failed() || state.damaged {
         return None;
     }
     let complete = state.segments.iter().rev().skip(1).rev();
@@ -165,6 +165,7 @@ pub(super) async fn seal<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Re
 }
 
 fn begin<E: Env>(state: &mut State<E>, base: Offset) -> Option<Work<FileOf<E>>> {
+    assert!(!state.damaged, "a damaged log is not written to");
     let at = state.segments.partition_point(|segment| segment.base < base);
     let older_snapshot = at.checked_sub(1).map(|before| state.segments[before].base);
     let epochs = std::mem::take(&mut state.epochs_changed).then(|| state.epochs.encode());

@@ -41,6 +41,8 @@ pub(super) struct State<E: Env> {
     pub(super) failure: Option<Error>,
     /// Refuses appends because the log is closing, read-only or being deleted.
     pub(super) closed: Option<Error>,
+    /// Recovery has found damage: no file of the log is changed or removed, by anybody.
+    pub(super) damaged: bool,
     /// Oldest first, never empty; the last one takes the appends.
     pub(super) segments: VecDeque<Segment<FileOf<E>>>,
     pub(super) tail: Tail,
@@ -102,6 +104,7 @@ impl<E: Env> State<E> {
             marks,
             failure: None,
             closed: None,
+            damaged: false,
             segments,
             written: tail.end(),
             recorded: tail.end(),

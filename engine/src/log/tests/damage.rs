@@ -145,6 +145,63 @@ fn two_damaged_copies_of_the_durable_end_record_are_damage() {
     world.append(&log, &[b"goes on"]);
 }
 
+/// Every file of the log's directory.
+fn contents(world: &World) -> Vec<(String, Option<Vec<u8>>)> {
+    let names = world.sim.disk().names(dir());
+    names.into_iter().map(|name| (name.clone(), world.sim.disk().content(&file(&name)))).collect()
+}
+
+fn remove(world: &World, names: &[String]) {
+    let (disk, names) = (world.sim.disk(), names.to_vec());
+    world.sim.block_on(async move {
+        use crate::io::Disk;
+        for name in names {
+            disk.remove_file(&file(&name)).await.expect("removed");
+        }
+        disk.sync_dir(dir()).await.expect("synced");
+    });
+}
+
+/// The start that found the damage sealed what lay before it and recorded the shortened end as the
+/// durable one; the next start saw no damage and removed all that followed.
+#[test]
+fn a_damaged_log_is_not_written_to_by_any_start_or_stop() {
+    let unsealed = [".seal", ".producers", "index"];
+    let leftovers = ["00000000000000000100.seal", "00000000000000000100.log.deleted"];
+    for (rotten, left) in [(0, false), (1, false), (2, true)] {
+        let world = World::fresh();
+        let (log, _) = world.open(&small_segments());
+        for n in 0..20_u8 {
+            world.append(&log, &[&[n; 200]]);
+        }
+        world.close(&log);
+        drop(log);
+        let names = world.sim.disk().names(dir());
+        let is_gone = |name: &&String| unsealed.iter().any(|suffix| name.ends_with(suffix));
+        remove(&world, &names.iter().filter(is_gone).cloned().collect::<Vec<_>>());
+        let logs: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
+        assert!(logs.len() >= 4, "{names:?}");
+        world.sim.disk().edit(&file(logs[rotten]), |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        });
+        for name in leftovers.iter().filter(|_| left) {
+            world.sim.disk().edit(&file(name), |bytes| bytes.push(1));
+        }
+        let before = contents(&world);
+        for _ in 0..3 {
+            let (log, report) = world.open(&small_segments());
+            world.sim.advance(std::time::Duration::from_secs(600));
+            assert_eq!(report.damage.len(), 1, "{report:?}");
+            let retaining = log.clone();
+            let retained = world.sim.block_on(async move { retaining.apply_retention(0).await });
+            retained.expect_err("refused");
+            world.close(&log);
+            assert!(contents(&world) == before, "rot in segment {rotten}: a file has changed");
+        }
+    }
+}
+
 #[test]
 fn a_lost_segment_is_damage() {
     let world = World::fresh();
