@@ -21,9 +21,10 @@ use millrace_engine::{
     io::{
         buf::{Pool, copied_bytes},
         fake::{FakeEnv, Sim},
+        health::DiskHealth,
     },
     limits::BUFFER_BUDGET_PER_SHARD_BYTES,
-    log::{DiskHealth, Log, Settings, Volume},
+    log::{Log, Settings, Volume},
     types::{LeaderEpoch, ProducerId},
 };
 

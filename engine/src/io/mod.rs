@@ -11,6 +11,7 @@ pub mod buf;
 #[cfg(any(test, feature = "fake-io"))]
 pub mod fake;
 pub mod file;
+pub mod health;
 mod local;
 pub mod mesh;
 pub mod net;

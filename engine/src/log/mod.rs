@@ -18,7 +18,6 @@ mod epochs;
 mod event;
 mod frame;
 mod gate;
-mod health;
 mod index;
 mod inventory;
 mod marks;
@@ -48,7 +47,6 @@ mod writer;
 use std::{cell::RefCell, path::PathBuf, rc::Rc};
 
 pub use append::{AppendError, Appended};
-pub use health::DiskHealth;
 pub use marks::Marks;
 pub use read::{ColdRead, Read};
 pub use remove::{delete_directory, is_deleted_name, remove_later};

@@ -22,7 +22,6 @@ use super::{
     care,
     event::Event,
     gate::Gate,
-    health::DiskHealth,
     planted::{Bug, is_planted},
     read_ahead::ReadAhead,
     seal,
@@ -30,7 +29,7 @@ use super::{
     state::{FileOf, Shared},
 };
 use crate::{
-    io::{Disk, DiskFile, Env, FlushScope},
+    io::{Disk, DiskFile, Env, FlushScope, health::DiskHealth},
     limits::CARE_INTERVAL_MS,
     types::Offset,
 };
@@ -163,10 +162,9 @@ impl<E: Env> Volume<E> {
     pub(super) fn fail(&self, reason: &str) {
         self.inner.health.fail(reason);
         let members = self.inner.state.borrow().members.clone();
-        let failure = self.inner.health.failure();
-        for (member, error) in members.iter().filter_map(Weak::upgrade).zip(failure.iter().cycle())
-        {
-            member.fail(error.clone());
+        let Some(failure) = self.inner.health.failure() else { return };
+        for member in members.iter().filter_map(Weak::upgrade) {
+            member.fail(failure.clone());
         }
     }
 

@@ -4,7 +4,8 @@
 //! thread and at start, never on a shard. Knows how files become durable, not what records mean.
 //!
 //! Invariant: a log file and a snapshot of the same index exist in that order: the new log first,
-//! then the snapshot that lets older files go. A failed write or flush is final for the store.
+//! then the snapshot that lets older files go. A failed write is final for the store, a failed flush for
+//! all of the file system ([`DiskHealth`]).
 
 #![expect(
     clippy::disallowed_methods,
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::{
     error::{Error, Kind, Result},
+    io::health::DiskHealth,
     limits,
     types::TopicId,
 };
@@ -48,6 +50,8 @@ pub(super) struct Store {
     next_index: u64,
     /// Length of the log at which a snapshot is made.
     compact_at: u64,
+    /// Of the file system it lies on.
+    health: DiskHealth,
     failure: Option<Error>,
 }
 
@@ -58,18 +62,18 @@ impl Store {
         Ok(!logs.is_empty() || !snapshots.is_empty())
     }
 
-    /// Makes an empty log in `data_dir`.
-    pub fn create(data_dir: &Path) -> Result<Self> {
+    /// Makes an empty log in `data_dir`, on the file system of this health.
+    pub fn create(data_dir: &Path, health: &DiskHealth) -> Result<Self> {
         let dir = data_dir.join(DIRECTORY);
-        create_dir(&dir)?;
+        create_dir(&dir, health)?;
         let header = Header { kind: FileKind::Log, index: 0, salt: random_u64()? };
-        write_whole(&dir, &file_name(FileKind::Log, 0), &header.start())?;
-        Self::open_log(dir, header, header.start().len(), 0)
+        write_whole(&dir, &file_name(FileKind::Log, 0), &header.start(), health)?;
+        Self::open_log(dir, header, header.start().len(), 0, health.clone())
     }
 
     /// Opens the log in `data_dir` and brings `state`, a new one, up to its end. A torn last write
     /// is cut; anything else that does not check out is `Corrupt`, and the files are left alone.
-    pub fn open(data_dir: &Path, state: &mut State) -> Result<Self> {
+    pub fn open(data_dir: &Path, health: &DiskHealth, state: &mut State) -> Result<Self> {
         let dir = data_dir.join(DIRECTORY);
         let (logs, snapshots) = list(&dir)?;
         let mut next_index = 0;
@@ -100,8 +104,9 @@ impl Store {
             }
             next_index = recovered.next_index;
             if logs.peek().is_none() {
+                let (header, kept_bytes) = (recovered.header, recovered.kept_bytes);
                 let mut store =
-                    Self::open_log(dir, recovered.header, recovered.kept_bytes, next_index)?;
+                    Self::open_log(dir, header, kept_bytes, next_index, health.clone())?;
                 store.mend(&recovered, length)?;
                 store.compact_at = compact_at(snapshot_bytes);
                 return Ok(store);
@@ -110,7 +115,13 @@ impl Store {
         }
     }
 
-    fn open_log(dir: PathBuf, header: Header, length: usize, next_index: u64) -> Result<Self> {
+    fn open_log(
+        dir: PathBuf,
+        header: Header,
+        length: usize,
+        next_index: u64,
+        health: DiskHealth,
+    ) -> Result<Self> {
         let path = dir.join(file_name(FileKind::Log, header.index));
         let file = File::options().read(true).write(true).open(&path);
         Ok(Self {
@@ -121,6 +132,7 @@ impl Store {
             length: length as u64,
             next_index,
             compact_at: compact_at(0),
+            health,
             failure: None,
         })
     }
@@ -134,7 +146,12 @@ impl Store {
         if !recovered.sealed {
             self.write_seal()?;
         }
-        self.file.sync_all().map_err(|error| flush_failed(&self.path, &error))
+        self.flush()
+    }
+
+    /// Makes what was written durable.
+    fn flush(&self) -> Result<()> {
+        self.health.flush(&self.path.display().to_string(), || self.file.sync_data())
     }
 
     fn write_seal(&mut self) -> Result<()> {
@@ -151,7 +168,7 @@ impl Store {
         journal::put_frame(&mut bytes, self.next_index, records);
         let written = self.file.write_all_at(&bytes, self.length);
         written.map_err(|error| failed(&self.path, &error))?;
-        self.file.sync_data().map_err(|error| flush_failed(&self.path, &error))?;
+        self.flush()?;
         self.length += bytes.len() as u64;
         self.next_index += records.len() as u64;
         self.write_seal()
@@ -166,8 +183,8 @@ impl Store {
         let header = Header { kind: FileKind::Log, index, salt: random_u64()? };
         let log_name = file_name(FileKind::Log, index);
         let snapshot_name = file_name(FileKind::Snapshot, index);
-        let written = write_temporary(&self.dir, &log_name, &header.start())
-            .and_then(|()| write_temporary(&self.dir, &snapshot_name, &snapshot));
+        let written = write_temporary(&self.dir, &log_name, &header.start(), &self.health)
+            .and_then(|()| write_temporary(&self.dir, &snapshot_name, &snapshot, &self.health));
         if let Err(error) = written {
             if error.kind() != Kind::Full {
                 return Err(error);
@@ -179,13 +196,14 @@ impl Store {
             self.compact_at = self.length + limits::METADATA_LOG_BYTES;
             return Ok(());
         }
-        self.file.sync_data().map_err(|error| flush_failed(&self.path, &error))?;
+        self.flush()?;
         for name in [&log_name, &snapshot_name] {
             let path = self.dir.join(name);
             fs::rename(temporary(&path), &path).map_err(|error| failed(&path, &error))?;
-            sync_dir(&self.dir)?;
+            sync_dir(&self.dir, &self.health)?;
         }
-        let next = Self::open_log(self.dir.clone(), header, header.start().len(), index)?;
+        let (dir, health) = (self.dir.clone(), self.health.clone());
+        let next = Self::open_log(dir, header, header.start().len(), index, health)?;
         *self = Self { compact_at: compact_at(snapshot.len() as u64), ..next };
         self.remove_old()
     }
@@ -230,7 +248,7 @@ impl super::writer::Journal for Store {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.once(|store| store.file.sync_data().map_err(|error| flush_failed(&store.path, &error)))
+        self.once(|store| store.flush())
     }
 }
 
@@ -331,8 +349,8 @@ pub(super) struct Lock {
 }
 
 /// Makes `dir` if need be and takes its lock; another process that has it is an error.
-pub(super) fn lock(dir: &Path) -> Result<Lock> {
-    create_dir(dir)?;
+pub(super) fn lock(dir: &Path, health: &DiskHealth) -> Result<Lock> {
+    create_dir(dir, health)?;
     let path = dir.join(LOCK_FILE);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| failed(&path, &error))?;
@@ -368,8 +386,8 @@ pub(super) fn read_identity(dir: &Path) -> Result<Option<Identity>> {
 }
 
 /// Gives `dir` its identity, durably.
-pub(super) fn write_identity(dir: &Path, identity: &Identity) -> Result<()> {
-    write_whole(dir, identity::FILE_NAME, identity.encode().as_bytes())
+pub(super) fn write_identity(dir: &Path, identity: &Identity, health: &DiskHealth) -> Result<()> {
+    write_whole(dir, identity::FILE_NAME, identity.encode().as_bytes(), health)
 }
 
 /// A new random UUID.
@@ -415,11 +433,11 @@ fn read_whole(path: &Path, cap_bytes: u64) -> Result<Option<Vec<u8>>> {
 }
 
 /// Makes a file so that after a crash it is there whole or not at all.
-fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    write_temporary(dir, name, bytes)?;
+fn write_whole(dir: &Path, name: &str, bytes: &[u8], health: &DiskHealth) -> Result<()> {
+    write_temporary(dir, name, bytes, health)?;
     let path = dir.join(name);
     fs::rename(temporary(&path), &path).map_err(|error| failed(&path, &error))?;
-    sync_dir(dir)
+    sync_dir(dir, health)
 }
 
 fn temporary(path: &Path) -> PathBuf {
@@ -428,16 +446,16 @@ fn temporary(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn write_temporary(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+fn write_temporary(dir: &Path, name: &str, bytes: &[u8], health: &DiskHealth) -> Result<()> {
     let path = temporary(&dir.join(name));
     let mut file = File::create(&path).map_err(|error| failed(&path, &error))?;
     file.write_all(bytes).map_err(|error| failed(&path, &error))?;
-    file.sync_all().map_err(|error| flush_failed(&path, &error))
+    health.flush(&path.display().to_string(), || file.sync_all())
 }
 
 /// Makes a directory and those above it that are missing, each durably in the one above it: else a
 /// power cut could take all that was flushed in it.
-fn create_dir(dir: &Path) -> Result<()> {
+fn create_dir(dir: &Path, health: &DiskHealth) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -445,23 +463,17 @@ fn create_dir(dir: &Path) -> Result<()> {
         Some(above) if !above.as_os_str().is_empty() => above,
         _ => Path::new("."),
     };
-    create_dir(above)?;
+    create_dir(above, health)?;
     match fs::create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
         other => other.map_err(|error| failed(dir, &error))?,
     }
-    sync_dir(above)
+    sync_dir(above, health)
 }
 
-fn sync_dir(dir: &Path) -> Result<()> {
+fn sync_dir(dir: &Path, health: &DiskHealth) -> Result<()> {
     let file = File::open(dir).map_err(|error| failed(dir, &error))?;
-    file.sync_all().map_err(|error| flush_failed(dir, &error))
-}
-
-/// A failed flush is final whatever its cause, want of room included: what it was to cover may be
-/// lost, and flushing again would say nothing about it.
-fn flush_failed(path: &Path, error: &io::Error) -> Error {
-    Error::new(Kind::Fatal, format!("flushing {}: {error}", path.display()))
+    health.flush(&dir.display().to_string(), || file.sync_all())
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {

@@ -9,6 +9,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use super::{writer::Publish, *};
 use crate::{
     config::{BrokerConfig, Change, Flag, Operation, Sources},
+    io::health::DiskHealth,
     types::{NodeId, ProducerId, TopicId},
 };
 
@@ -39,7 +40,8 @@ fn create(name: &str, partitions: i32) -> Command {
 fn a_cluster_survives_restarts() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path().join("data");
-    let (handle, image) = writer::start(broker(&[&dir]), silent()).expect("starts");
+    let (handle, image) =
+        writer::start(broker(&[&dir]), &DiskHealth::new(), silent()).expect("starts");
     assert_eq!((image.version(), image.node_id(), image.topic_count()), (2, NodeId(1), 0));
     assert_eq!(image.cluster_id().len(), 22);
     handle.call(create("a", 3)).expect("made");
@@ -58,7 +60,8 @@ fn a_cluster_survives_restarts() {
     handle.stop();
     assert!(matches!(handle.call(create("c", 1)), Err(Refusal::Stopping(_))));
 
-    let (handle, again) = writer::start(broker(&[&dir]), silent()).expect("starts again");
+    let (handle, again) =
+        writer::start(broker(&[&dir]), &DiskHealth::new(), silent()).expect("starts again");
     assert_eq!(again.cluster_id(), image.cluster_id());
     assert_eq!(again.topic("b").map(|topic| topic.partitions.len()), Some(4));
     assert!(again.topic("a").is_none());

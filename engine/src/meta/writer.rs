@@ -30,6 +30,7 @@ use super::{
 use crate::{
     config::BrokerConfig,
     error::{Error, Kind, Result},
+    io::health::DiskHealth,
     limits,
     types::{NodeId, TopicId, uuid_text},
 };
@@ -175,11 +176,15 @@ impl MetaHandle {
     }
 }
 
-/// Opens the data directories of `broker`, recovers the metadata and starts the writer. Returns a
-/// handle and the image as recovered; `publish` gets those that follow. An error is one line:
+/// Opens the data directories of `broker`, recovers the metadata and starts the writer; `health` is
+/// that of the first directory's file system, where the metadata log lies. Returns a handle and the image as recovered; `publish` gets those that follow. An error is one line:
 /// a directory in use, of another node, or unusable; metadata that does not check out.
-pub fn start(broker: Arc<BrokerConfig>, publish: Publish) -> Result<(MetaHandle, Arc<Image>)> {
-    let opened = open(broker)?;
+pub fn start(
+    broker: Arc<BrokerConfig>,
+    health: &DiskHealth,
+    publish: Publish,
+) -> Result<(MetaHandle, Arc<Image>)> {
+    let opened = open(broker, health)?;
     let image = Arc::new(opened.state.image().clone());
     let handle = run(opened.state, opened.store, publish, opened.directories, opened.locks)?;
     Ok((handle, image))
@@ -192,18 +197,18 @@ struct Opened {
     locks: Vec<Lock>,
 }
 
-fn open(broker: Arc<BrokerConfig>) -> Result<Opened> {
+fn open(broker: Arc<BrokerConfig>, health: &DiskHealth) -> Result<Opened> {
     let dirs = broker.log_dirs.clone();
-    let locks = dirs.iter().map(|dir| store::lock(dir)).collect::<Result<Vec<_>>>()?;
+    let locks = dirs.iter().map(|dir| store::lock(dir, health)).collect::<Result<Vec<_>>>()?;
     let found = dirs.iter().map(|dir| store::read_identity(dir)).collect::<Result<Vec<_>>>()?;
     let first = dirs.first().expect("the configuration has a directory");
     let wanted = broker.node_id;
     let mut state = State::new(broker);
     let mut store = match Store::exists(first)? {
-        true => Store::open(first, &mut state)?,
+        true => Store::open(first, health, &mut state)?,
         false => {
             refuse_lost_log(&dirs, &found)?;
-            Store::create(first)?
+            Store::create(first, health)?
         }
     };
     if state.image().version() == 0 {
@@ -211,7 +216,7 @@ fn open(broker: Arc<BrokerConfig>) -> Result<Opened> {
         format(&mut state, &mut store, wanted)?;
     }
     refuse_lost_directory(state.image(), &dirs, &found)?;
-    let directories = identify(state.image(), wanted, &dirs, found)?;
+    let directories = identify(state.image(), wanted, &dirs, found, health)?;
     Ok(Opened { state, store, directories, locks })
 }
 
@@ -272,6 +277,7 @@ fn identify(
     wanted: Option<NodeId>,
     dirs: &[PathBuf],
     found: Vec<Option<Identity>>,
+    health: &DiskHealth,
 ) -> Result<Vec<Directory>> {
     let (cluster_id, node_id) = (image.cluster_id(), image.node_id());
     let refuse = |message| Err(Error::new(Kind::Invalid, message));
@@ -292,7 +298,7 @@ fn identify(
                 let directory_id = uuid_text(&store::random_uuid()?);
                 let cluster_id = cluster_id.to_owned();
                 let identity = Identity { cluster_id, node_id, directory_id };
-                store::write_identity(path, &identity)?;
+                store::write_identity(path, &identity, health)?;
                 identity
             }
         };

@@ -36,7 +36,6 @@ use std::{
 pub use partition::Produced;
 pub use recovered::Recovered;
 
-pub use crate::log::DiskHealth;
 use partition::{Partition, ProduceReply};
 
 use self::{
@@ -51,6 +50,7 @@ use crate::{
     io::{
         Env,
         buf::{Chain, Pool},
+        health::DiskHealth,
         mesh::Mesh,
     },
     limits,

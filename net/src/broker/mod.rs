@@ -20,13 +20,14 @@ use millrace_engine::{
     config::BrokerConfig,
     error::{Error, Kind, Result},
     io::{
+        health::DiskHealth,
         mesh::Remote,
         net::Listener,
         probe,
         runtime::{RuntimeOptions, Shards, run_shards},
     },
     meta::{Image, MetaHandle, writer},
-    shard::{DiskHealth, Recovered, message::Message},
+    shard::{Recovered, message::Message},
     types::ShardId,
 };
 
@@ -41,7 +42,8 @@ struct Plan {
     advertised: Vec<Advertised>,
     /// Taken by shard 0, which accepts.
     listeners: Mutex<Vec<Listener>>,
-    /// One per directory of `log.dirs`: a failed flush on one shard fails the disk on all.
+    /// One for each directory of `log.dirs`, the same for those of one file system: a failed flush
+    /// on one shard fails it for all, and for the metadata log.
     health: Vec<DiskHealth>,
     ready: Mutex<mpsc::SyncSender<Result<Ready>>>,
     /// The first thing that kept a shard from a clean stop.
@@ -84,12 +86,13 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
     let router = Arc::<OnceLock<Remote<Message>>>::default();
     let published = Arc::<AtomicU64>::default();
     let publish = publisher(router.clone(), published.clone());
-    let (meta, image) = writer::start(config.clone(), publish)?;
+    let health = DiskHealth::of_directories(&config.log_dirs)?;
+    let (meta, image) = writer::start(config.clone(), &health[0], publish)?;
     published.store(image.version(), Ordering::Release);
     let (ready_sender, ready) = mpsc::sync_channel(options.shards);
     let plan = Arc::new(Plan {
         advertised: advertised(&config, &addresses),
-        health: config.log_dirs.iter().map(|_| DiskHealth::new()).collect(),
+        health,
         config,
         meta: meta.clone(),
         image,

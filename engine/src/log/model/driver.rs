@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    super::{DiskHealth, Settings, Volume},
+    super::{Settings, Volume},
     partition::{Partition, open},
 };
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
         Clock,
         buf::Pool,
         fake::{FakeEnv, FaultPoint, Random, Sim},
+        health::DiskHealth,
     },
     types::Offset,
 };

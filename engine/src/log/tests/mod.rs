@@ -12,13 +12,14 @@ mod timestamps;
 
 use std::path::{Path, PathBuf};
 
-use super::{AppendError, Appended, DiskHealth, Log, Read, RecoveryReport, Settings, Volume};
+use super::{AppendError, Appended, Log, Read, RecoveryReport, Settings, Volume};
 use crate::{
     batch::{BatchBuilder, BatchOptions, HEADER_BYTES, Header, NewRecord},
     io::{
         Clock,
         buf::{Pool, Slice},
         fake::{FakeEnv, Sim},
+        health::DiskHealth,
     },
     types::{LeaderEpoch, Offset},
 };

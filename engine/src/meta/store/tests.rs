@@ -29,12 +29,12 @@ fn keep(store: &mut Store, state: &mut State, records: &[Record]) {
 
 fn reopen(dir: &Path) -> Result<(Store, State)> {
     let mut state = new_state();
-    Store::open(dir, &mut state).map(|store| (store, state))
+    Store::open(dir, &DiskHealth::new(), &mut state).map(|store| (store, state))
 }
 
 /// A store with two topics in two groups.
 fn store_with_two(dir: &Path) -> (Store, State) {
-    let mut store = Store::create(dir).expect("made");
+    let mut store = Store::create(dir, &DiskHealth::new()).expect("made");
     let mut state = new_state();
     keep(&mut store, &mut state, &[Record::FormatLevel(1), topic(1)]);
     keep(&mut store, &mut state, &[topic(2)]);
@@ -180,7 +180,7 @@ fn a_missing_or_misplaced_file_stops_the_start() {
 #[test]
 fn what_cannot_be_understood_stops_the_start() {
     let temp = tempfile::tempdir().expect("a directory");
-    let mut store = Store::create(temp.path()).expect("made");
+    let mut store = Store::create(temp.path(), &DiskHealth::new()).expect("made");
     store.append(&[Record::FormatLevel(99)]).expect("appended");
     drop(store);
     let error = reopen(temp.path()).expect_err("newer").to_string();
@@ -200,4 +200,29 @@ fn a_failure_is_final() {
     store.checkpoint(&state).expect_err("stays failed");
     let (_, again) = reopen(temp.path()).expect("opens");
     assert_eq!(again.image().topic_count(), 2);
+}
+
+/// A flush of records that failed took the only word of what the device had lost with it: the
+/// metadata log went on beside it, and so did the records beside a metadata log whose flush failed.
+#[test]
+fn a_failed_flush_is_everybodys_on_the_file_system() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let health = DiskHealth::new();
+    let mut store = Store::create(temp.path(), &health).expect("made");
+    store.append(&[Record::FormatLevel(1)]).expect("appended");
+    health.fail("flush of the disk failed");
+    let error = store.append(&[topic(1)]).expect_err("the device may have lost anything");
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (Kind::Fatal, "flush of the disk failed")
+    );
+    store.finish().expect_err("nothing is flushed any more");
+
+    let temp = tempfile::tempdir().expect("a directory");
+    let health = DiskHealth::new();
+    let mut store = Store::create(temp.path(), &health).expect("made");
+    // Takes writes and has nothing that could be flushed.
+    store.file = File::options().write(true).open("/dev/null").expect("there");
+    store.append(&[Record::FormatLevel(1)]).expect_err("cannot be flushed");
+    assert!(health.is_failed(), "for all who write there");
 }

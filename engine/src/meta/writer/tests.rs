@@ -173,7 +173,7 @@ fn a_stop_answers_what_was_sent_behind_it() {
 }
 
 fn refused(broker: Arc<BrokerConfig>) -> String {
-    let line = start(broker, silent()).expect_err("refused").to_string();
+    let line = start(broker, &DiskHealth::new(), silent()).expect_err("refused").to_string();
     assert!(!line.contains('\n'));
     line
 }
@@ -183,7 +183,7 @@ fn directories_of_another_node_are_refused_in_one_line() {
     let temp = tempfile::tempdir().expect("a directory");
     let path = |name: &str| temp.path().join(name);
     let (a, b, c) = (path("a"), path("b"), path("c"));
-    let (handle, image) = start(on(&[&a, &b]), silent()).expect("starts");
+    let (handle, image) = start(on(&[&a, &b]), &DiskHealth::new(), silent()).expect("starts");
     let ids: Vec<_> = handle.directories().iter().map(|dir| dir.id.clone()).collect();
     assert!(ids.len() == 2 && ids[0] != ids[1]);
     assert!(refused(on(&[&b])).contains("another process uses"));
@@ -195,12 +195,13 @@ fn directories_of_another_node_are_refused_in_one_line() {
     let line = refused(on(&[&b, &a]));
     assert!(line.contains("there is no metadata log in"), "{line}");
     assert!(!b.join("__cluster_metadata").exists(), "the look for it made none");
-    let (handle, again) = start(on(&[&a, &b, &c]), silent()).expect("a new directory joins");
+    let (handle, again) =
+        start(on(&[&a, &b, &c]), &DiskHealth::new(), silent()).expect("a new directory joins");
     assert_eq!(again.cluster_id(), image.cluster_id());
     assert!(handle.directories()[..2].iter().map(|dir| &dir.id).eq(&ids));
     handle.stop();
 
-    start(on(&[&path("other")]), silent()).expect("another cluster").0.stop();
+    start(on(&[&path("other")]), &DiskHealth::new(), silent()).expect("another cluster").0.stop();
     fs::copy(path("other").join("millrace.meta"), b.join("millrace.meta")).expect("copied");
     assert!(refused(on(&[&a, &b])).contains("take it out of log.dirs"));
     fs::copy(a.join("millrace.meta"), b.join("millrace.meta")).expect("copied");
@@ -217,7 +218,7 @@ fn a_directory_of_kafka_or_without_its_log_is_refused() {
     fs::write(dir.join("meta.properties"), "version=1\n").expect("written");
     assert!(refused(on(&[&dir])).contains("belongs to an Apache Kafka broker"));
     fs::remove_file(dir.join("meta.properties")).expect("removed");
-    start(on(&[&dir]), silent()).expect("starts").0.stop();
+    start(on(&[&dir]), &DiskHealth::new(), silent()).expect("starts").0.stop();
     fs::remove_dir_all(dir.join("__cluster_metadata")).expect("removed");
     assert!(refused(on(&[&dir])).contains("there is no metadata log"));
     let file = temp.path().join("file");
@@ -230,11 +231,12 @@ fn a_node_id_given_first_stays() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = names(&[temp.path()]);
     let given = broker(&[("log.dirs", &dir), ("node.id", "42")]);
-    let (handle, image) = start(given, silent()).expect("starts");
+    let (handle, image) = start(given, &DiskHealth::new(), silent()).expect("starts");
     assert_eq!(image.node_id(), NodeId(42));
     handle.stop();
     drop(handle);
-    let (handle, image) = start(broker(&[("log.dirs", &dir)]), silent()).expect("starts");
+    let (handle, image) =
+        start(broker(&[("log.dirs", &dir)]), &DiskHealth::new(), silent()).expect("starts");
     assert_eq!(image.node_id(), NodeId(42));
     handle.stop();
 }
