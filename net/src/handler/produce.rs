@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn no_setting_lets_a_batch_take_most_of_the_buffers() {
-        let mut config = BrokerConfig::default().topic_defaults;
+        let mut config = TopicConfig::clone(&BrokerConfig::default().topic_defaults);
         for pool_bytes in [4 << 20, BUFFER_BUDGET_PER_SHARD_BYTES] {
             // The default fits into the least that may be set.
             let least = BrokerConfig::default().topic_defaults.max_message_bytes;

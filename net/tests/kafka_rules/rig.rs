@@ -1,13 +1,6 @@
 //! A broker of two shards in this process, and a connection that sends typed requests.
 
-use std::{
-    borrow::Cow,
-    cell::Cell,
-    io::{ErrorKind, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
+use std::{borrow::Cow, cell::Cell, io::ErrorKind, net::SocketAddr, path::Path, time::Duration};
 
 use millrace_engine::{
     batch::{BatchBuilder, BatchOptions, NewRecord},
@@ -129,7 +122,7 @@ impl Connection {
         let client_id = Some(Cow::Borrowed("rules"));
         let header = RequestHeader { key: R::KEY, version, correlation_id, client_id };
         let frame = Encoder::new(Pool::new(128 << 20)).request(&header, request).expect("fits");
-        (&self.socket.stream).write_all(&frame.to_vec()).is_ok()
+        self.socket.send(&frame.to_vec()).is_ok()
     }
 
     /// Whether the broker ends the connection within `time`, unless it answers first.

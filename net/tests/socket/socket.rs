@@ -1,7 +1,7 @@
 //! A blocking connection to a broker, which sends and receives frames as they are.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -24,9 +24,10 @@ impl Socket {
         Self { stream }
     }
 
-    /// Sends bytes: a frame, some of them, or a part of one.
-    pub fn send(&self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).expect("the broker reads");
+    /// Sends bytes: a frame, some of them, or a part of one. An error when the broker has ended the
+    /// connection.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(bytes)
     }
 
     /// The next answer, without its length.

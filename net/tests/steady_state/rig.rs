@@ -132,7 +132,7 @@ impl Connection {
 
     /// Sends bytes: a frame, some of them, or a part of one.
     pub fn send(&self, bytes: &[u8]) {
-        self.socket.send(bytes);
+        self.socket.send(bytes).expect("the broker reads");
     }
 
     /// The next answer, without its length.
