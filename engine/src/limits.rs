@@ -75,6 +75,16 @@ pub const LONG_WORK_THREADS: usize = 2;
 /// Faulty records named in the answer to one batch; the rest only count.
 pub const RECORD_ERRORS_MAX: usize = 1024;
 
+/// Largest `partition.metadata` that is read, in bytes; it takes 45.
+pub const PARTITION_METADATA_CAP_BYTES: u64 = 4096;
+
+/// Directories of no topic that the line about them names.
+pub const STRAYS_NAMED_MAX: usize = 5;
+
+/// Two topic ids that differ in fewer bits are one, damaged: random ones differ in 61 of their 122
+/// bits, and in fewer than 16 once in 10^17. One damaged character changes six at most.
+pub const TOPIC_ID_NEAR_BITS: u32 = 16;
+
 /// First pause before partitions that could not be opened are tried again, in milliseconds; doubles
 /// with each round in vain.
 pub const REOPEN_PAUSE_MIN_MS: u64 = 100;

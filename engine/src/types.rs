@@ -48,10 +48,30 @@ impl fmt::Display for TopicId {
     }
 }
 
+/// The digits of base64url (RFC 4648, section 5).
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The UUID in the text that [`uuid_text`] makes of it; `None` for any other text.
+#[must_use]
+pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let mut value: u128 = 0;
+    for (at, digit) in text.bytes().enumerate() {
+        let digit = DIGITS.iter().position(|known| *known == digit)?;
+        let digit = u128::try_from(digit).ok()?;
+        // The last of 22 digits has two bits of the UUID and four that are zero.
+        value = match at {
+            0..21 => value << 6 | digit,
+            21 => value << 2 | digit >> 4,
+            _ => return None,
+        };
+    }
+    let uuid = value.to_be_bytes();
+    (uuid_text(&uuid) == text).then_some(uuid)
+}
+
 /// The 22 characters of base64url by which Kafka shows a UUID.
 #[must_use]
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut out = String::with_capacity(22);
     for chunk in uuid.chunks(3) {
         let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));

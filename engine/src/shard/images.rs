@@ -7,19 +7,24 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    io::ErrorKind,
-    path::Path,
     rc::Rc,
     sync::Arc,
 };
 
-use super::{Recovered, Shard, frame::Header, partition::Partition, settings, signal::Signal};
+use super::{
+    Recovered, Shard,
+    frame::Header,
+    identity::{self, Found},
+    partition::Partition,
+    settings,
+    signal::Signal,
+};
 use crate::{
-    error::{Error, Result},
+    error::{Error, Kind, Result},
     io::{Disk, Env, buf::Chain},
     log::{Log, Settings, delete_directory},
     meta::{Image, Topic},
-    types::{PartitionIndex, ShardId, TopicPartition, uuid_text},
+    types::{PartitionIndex, ShardId, TopicPartition},
 };
 
 /// Image versions by shard, and who waits for the lowest of them to rise.
@@ -128,7 +133,7 @@ impl<E: Env> Shard<E> {
     }
 
     /// Brings the partition table in line with `image`. The first partition that could not be
-    /// opened is the error; all are noted, and the others are served.
+    /// opened is the error, unless it is damaged; all are noted, and the others are served.
     pub(super) async fn apply(&self, image: Arc<Image>) -> Result<()> {
         let before = self.inner.image.replace(image.clone());
         assert!(image.version() >= before.version(), "images are applied in their order");
@@ -193,9 +198,8 @@ impl<E: Env> Shard<E> {
         let name = format!("{}-{}", topic.name, partition.partition.0);
         for directory in &self.inner.directories {
             let path = directory.path.join(&name);
-            let found = find_identity(&directory.disk, &path).await;
-            if !matches!(found, Ok(Found::Marked(found)) if found == identity_of(topic).as_bytes())
-            {
+            let found = identity::find(&directory.disk, &path).await;
+            if !matches!(found, Ok(Found::Marked(found)) if found == topic.id) {
                 continue;
             }
             if let Err(error) = delete_directory(&self.inner.env, &directory.disk, &path).await {
@@ -218,8 +222,13 @@ impl<E: Env> Shard<E> {
                 }
                 continue;
             }
-            if !self.inner.unopened.is_given_up(partition) {
-                outcome = outcome.and(self.open_or_note(topic, partition).await);
+            if self.inner.unopened.is_given_up(partition) {
+                continue;
+            }
+            match self.open_or_note(topic, partition).await {
+                // Reported, and no fault of the disk: the others are served.
+                Err(error) if error.kind() == Kind::Corrupt => {}
+                opened => outcome = outcome.and(opened),
             }
         }
         outcome
@@ -261,17 +270,21 @@ impl<E: Env> Shard<E> {
 
     /// The log directory that holds `name` already, or the one with the fewest partitions.
     async fn directory_of(&self, name: &str, topic: &Topic) -> Result<usize> {
-        let identity = identity_of(topic);
         for (at, directory) in self.inner.directories.iter().enumerate() {
             let path = directory.path.join(name);
-            match find_identity(&directory.disk, &path).await? {
+            match identity::find(&directory.disk, &path).await? {
                 Found::Nothing => {}
-                Found::Unmarked => return self.identify(at, name, &identity).await,
-                Found::Marked(found) if found == identity.as_bytes() => return Ok(at),
-                Found::Marked(_) => self.set_aside(at, name, topic).await?,
+                Found::Unmarked => return self.identify(at, name, topic).await,
+                Found::Marked(found) if identity::is_same(&path, found, topic.id)? => {
+                    return Ok(at);
+                }
+                Found::Marked(found) => self.set_aside(at, name, found).await?,
             }
         }
-        self.identify(self.emptiest_directory(), name, &identity).await
+        match self.take_back(name, topic.id).await? {
+            Some(at) => Ok(at),
+            None => self.identify(self.emptiest_directory(), name, topic).await,
+        }
     }
 
     /// Completes when all shards have carried out the deletions of the image being applied, and all
@@ -296,26 +309,13 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
-    async fn set_aside(&self, at: usize, name: &str, topic: &Topic) -> Result<()> {
-        let directory = &self.inner.directories[at];
-        let path = directory.path.join(name);
-        let aside = directory.path.join(format!("{name}.{}-stray", topic.id));
-        eprintln!(
-            "millrace: {} belongs to another topic of that name; kept as {}",
-            path.display(),
-            aside.display()
-        );
-        let renamed = directory.disk.rename(&path, &aside).await;
-        renamed.map_err(|error| Error::from_io(&path.display().to_string(), &error))
-    }
-
-    async fn identify(&self, at: usize, name: &str, identity: &str) -> Result<usize> {
+    async fn identify(&self, at: usize, name: &str, topic: &Topic) -> Result<usize> {
         let directory = &self.inner.directories[at];
         let path = directory.path.join(name);
         let failed = |error| Error::from_io(&path.display().to_string(), &error);
         directory.disk.create_dir(&path).await.map_err(failed)?;
-        let metadata = path.join("partition.metadata");
-        directory.disk.write_file(&metadata, identity.as_bytes()).await.map_err(failed)?;
+        let (file, text) = (identity::path_in(&path), identity::text_of(topic.id));
+        directory.disk.write_file(&file, text.as_bytes()).await.map_err(failed)?;
         Ok(at)
     }
 
@@ -325,35 +325,5 @@ impl<E: Env> Shard<E> {
             counts[partition.directory] += 1;
         }
         counts.iter().enumerate().min_by_key(|(_, count)| **count).map_or(0, |(at, _)| at)
-    }
-}
-
-/// What `partition.metadata` says, in Kafka's form.
-fn identity_of(topic: &Topic) -> String {
-    format!("version: 0\ntopic_id: {}\n", uuid_text(&topic.id.0))
-}
-
-/// What lies where a partition's directory would.
-enum Found {
-    Nothing,
-    /// A directory that names no topic: new, or not ours.
-    Unmarked,
-    /// The bytes that name its topic.
-    Marked(Vec<u8>),
-}
-
-/// An unreadable directory is no absent one: taken for absent, its partition would begin anew,
-/// empty, somewhere else.
-async fn find_identity<D: Disk>(disk: &D, path: &Path) -> Result<Found> {
-    let failed = |error| Error::from_io(&path.display().to_string(), &error);
-    match disk.list(path).await {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(error) => return Err(failed(error)),
-    }
-    match disk.read_file(&path.join("partition.metadata"), 4096).await {
-        Ok(bytes) => Ok(Found::Marked(bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Unmarked),
-        Err(error) => Err(failed(error)),
     }
 }

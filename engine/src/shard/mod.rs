@@ -9,6 +9,7 @@ pub mod calls;
 mod close;
 pub mod failure;
 pub mod frame;
+mod identity;
 mod images;
 pub mod join;
 mod mailbox;
@@ -20,6 +21,7 @@ mod recovered;
 mod reopen;
 mod settings;
 pub mod signal;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod upkeep;

@@ -1,4 +1,5 @@
-//! Partitions that could not be opened: a full disk, a missing right, no descriptor left.
+//! Partitions that could not be opened: a full disk, a missing right, no descriptor left, a damaged
+//! `partition.metadata`.
 //!
 //! They answer as failed, not as unknown, and are tried again, ever more rarely, in turn with the
 //! images, until they open or are deleted. An error of the device itself is final as everywhere:
@@ -69,9 +70,11 @@ impl Unopened {
         self.failures.borrow_mut().remove(&partition);
     }
 
-    fn note(&self, partition: TopicPartition, error: &Error) {
+    /// Returns whether it was noted before.
+    fn note(&self, partition: TopicPartition, error: &Error) -> bool {
         let failure = match error.kind() {
             Kind::Full => Failure::Full,
+            Kind::Corrupt => Failure::Corrupt,
             _ => Failure::Storage,
         };
         let reason = Reason { failure, is_final: is_final(error) };
@@ -79,6 +82,7 @@ impl Unopened {
         if known.is_none() {
             self.turn.borrow_mut().push_back(partition);
         }
+        known.is_some()
     }
 
     /// The next one to try; one whose last error was final is passed over.
@@ -114,7 +118,16 @@ impl<E: Env> Shard<E> {
         let opened = self.open(topic, partition).await;
         match &opened {
             Ok(()) => self.inner.unopened.forget(partition),
-            Err(error) => self.inner.unopened.note(partition, error),
+            Err(error) => {
+                let noted_before = self.inner.unopened.note(partition, error);
+                if error.kind() == Kind::Corrupt && !noted_before {
+                    let name = format!("{}-{}", topic.name, partition.partition.0);
+                    eprintln!("millrace: {name} is not served: {error}");
+                    let mut recovered = self.inner.recovered.get();
+                    recovered.damaged_partitions += 1;
+                    self.inner.recovered.set(recovered);
+                }
+            }
         }
         opened
     }

@@ -1,7 +1,10 @@
 //! Shards of a real runtime on a directory of their own, without topics and without a broker.
 
+mod directories;
+
 use std::{
     future::Future,
+    path::Path,
     pin::pin,
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Waker},
@@ -29,7 +32,7 @@ fn beside_a_silent_shard<T: Future<Output = ()> + 'static>(
         let (path, main, end) = (path.clone(), main.clone(), end.clone());
         async move {
             if context.id == ShardId(0) {
-                main(start(context, path).await, end.clone()).await;
+                main(start(context, path, 2, Arc::new(Image::empty())).await, end.clone()).await;
                 end.store(true, Ordering::Relaxed);
             } else {
                 while !end.load(Ordering::Relaxed) {
@@ -41,20 +44,26 @@ fn beside_a_silent_shard<T: Future<Output = ()> + 'static>(
     shards.expect("starts").join().expect("ends");
 }
 
-async fn start(context: ShardContext<Message>, path: PathBuf) -> Shard<RealEnv> {
+/// One of `count` shards, with one log directory.
+async fn start(
+    context: ShardContext<Message>,
+    path: PathBuf,
+    count: u16,
+    image: Arc<Image>,
+) -> Shard<RealEnv> {
     let disk = RealDisk::open(&path).await.expect("opens");
     let directory = LogDirectory::new(&context.env, &context.pool, path, disk, DiskHealth::new());
     let parts = Parts {
         id: context.id,
-        count: 2,
+        count,
         env: context.env,
         pool: context.pool,
         mesh: context.mesh,
         directories: vec![directory],
-        image: Arc::new(Image::empty()),
+        image,
         producer_id_expiration_ms: 1,
     };
-    Shard::start(parts).await.expect("there is nothing to open")
+    Shard::start(parts).await.expect("it starts")
 }
 
 /// A partition that shard 1 owns.

@@ -54,9 +54,11 @@ impl<E: Env> Shard<E> {
         shard.apply(image).await?;
         if shard.id() == ShardId(0) {
             shard.finish_deletions().await;
+            shard.set_strays_aside().await;
         }
         shard.inner.env.spawn(shard.clone().run_mailbox());
         shard.inner.env.spawn(shard.clone().run_unstall());
+        shard.reopen_later();
         Ok(shard)
     }
 
