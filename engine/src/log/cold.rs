@@ -34,8 +34,18 @@ struct Source<F> {
     position: u64,
 }
 
-/// Whole batches from the one that holds `read.from` on.
+/// Whole batches from the one that holds `read.from` on. Empty also when memory is short: nothing
+/// now, and the reader asks again.
 pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) -> Result<Chain> {
+    match read_or_retry(shared, read).await {
+        Err(error) if error.kind() == Kind::Retry => Ok(Chain::new()),
+        other => other,
+    }
+}
+
+/// As [`read_cold`], for who must know that nothing was read: `Retry` when memory is short, and
+/// empty only where a gap in the offsets leaves nothing before `read.up_to`.
+pub(super) async fn read_or_retry<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) -> Result<Chain> {
     let mut from = read.from;
     let mut evicted = false;
     let mut ahead = read_ahead::take(shared, from).await;
@@ -58,8 +68,6 @@ pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) ->
                 shared.volume.evict(read.max_bytes.max(READ_CHUNK_BYTES));
                 continue;
             }
-            // Short of memory is no fault of the disk: nothing now, and the reader asks again.
-            Err(error) if is_short(&error) => return Ok(Chain::new()),
             Err(error) => return Err(read_error(shared, base, &error)),
         };
         if !chain.is_empty() {
@@ -78,6 +86,10 @@ pub(super) async fn read_cold<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead) ->
 
 fn read_error<E: Env>(shared: &Rc<Shared<E>>, base: Offset, error: &io::Error) -> Error {
     let path = shared.dir.join(file_name(base, LOG_SUFFIX));
+    if is_short(error) {
+        // No fault of the disk.
+        return Error::new(Kind::Retry, format!("{}: {error}", path.display()));
+    }
     if error.kind() == io::ErrorKind::InvalidData {
         return Error::new(Kind::Corrupt, format!("{}: {error}", path.display()));
     }

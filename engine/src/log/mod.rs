@@ -190,7 +190,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Reads from disk what [`Log::read`] said is [`Read::Cold`]; empty when a gap in the offsets
-    /// leaves nothing before `up_to`.
+    /// leaves nothing before `up_to`, and when memory is short.
     ///
     /// # Errors
     /// `Corrupt` when the bytes there are no batch, `Invalid` when they were deleted meanwhile,
@@ -203,7 +203,8 @@ impl<E: Env> Log<E> {
     /// batch; `None` when there is none.
     ///
     /// # Errors
-    /// `Corrupt` when a batch cannot be read, else the disk's.
+    /// `Retry` when memory is short, `Corrupt` when a batch cannot be read, the failure of a log
+    /// that was deleted, else the disk's.
     pub async fn offset_for_timestamp(
         &self,
         timestamp_ms: i64,

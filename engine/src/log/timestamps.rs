@@ -32,7 +32,13 @@ pub(super) async fn offset_for_timestamp<E: Env>(
 ) -> Result<Option<TimestampedOffset>> {
     let mut from = shared.state.borrow().marks.log_start();
     while let Some(base) = next_late_segment(shared, from, timestamp_ms) {
-        let Some(found) = cold::indexes(shared, base).await? else { continue };
+        let Some(found) = cold::indexes(shared, base).await? else {
+            // Retention has taken the segment, or the whole log has been deleted.
+            if shared.state.borrow().deleted {
+                break;
+            }
+            continue;
+        };
         let (near, end) = {
             let mut state = shared.state.borrow_mut();
             let log_start = state.marks.log_start();
@@ -51,7 +57,12 @@ pub(super) async fn offset_for_timestamp<E: Env>(
         }
         from = end;
     }
-    Ok(None)
+    deleted(shared).map_or(Ok(None), Err)
+}
+
+/// Why nothing can be looked for: the log was deleted.
+fn deleted<E: Env>(shared: &Shared<E>) -> Option<Error> {
+    shared.failure().filter(|_| shared.state.borrow().deleted)
 }
 
 /// The first segment that ends behind `from` and has a record late enough.
@@ -97,16 +108,24 @@ async fn search<E: Env>(
     judge: impl Fn(&Header, &[u8], Offset) -> Judged + Copy + Send + 'static,
 ) -> Result<Option<TimestampedOffset>> {
     let mut from = from;
-    while from < up_to {
+    loop {
+        from = from.max(log_start_of(shared));
+        if from >= up_to {
+            return Ok(None);
+        }
         let chain = match read(shared, from, TIMESTAMP_READ_BYTES, up_to) {
             Read::Ready(chain) => chain,
-            Read::Cold(cold) => cold::read_cold(shared, cold).await?,
+            Read::Cold(cold) => match cold::read_or_retry(shared, cold).await {
+                // Retention went by: what it left is still to be asked.
+                Err(_) if log_start_of(shared) > from => continue,
+                read => read?,
+            },
             Read::Empty | Read::OutOfRange => return Ok(None),
         };
         if chain.is_empty() {
             return Ok(None);
         }
-        let log_start = shared.state.borrow().marks.log_start();
+        let log_start = log_start_of(shared);
         let mut at = 0;
         while let Some(header) = Header::from_chain(&chain, at) {
             let end = at + header.size_bytes();
@@ -118,7 +137,10 @@ async fn search<E: Env>(
             at = end;
         }
     }
-    Ok(None)
+}
+
+fn log_start_of<E: Env>(shared: &Shared<E>) -> Offset {
+    shared.state.borrow().marks.log_start()
 }
 
 /// Asks `judge` about the records of one batch: here where they are few, else on a thread for long
