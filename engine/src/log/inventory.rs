@@ -9,7 +9,10 @@ use super::{
     producers::Producers,
     scan::DenseFrom,
     seal::SealRecord,
-    segment::{DELETED_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, SEAL_SUFFIX, file_name, parse_name},
+    segment::{
+        DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, SEAL_SUFFIX, TIME_INDEX_SUFFIX,
+        file_name, parse_name,
+    },
     snapshot,
 };
 use crate::{
@@ -23,6 +26,8 @@ use crate::{
 pub(super) struct Names {
     pub(super) logs: Vec<Offset>,
     pub(super) seals: BTreeSet<Offset>,
+    /// Bases with an index or a time index.
+    indexes: BTreeSet<Offset>,
     pub(super) snapshots: Vec<Offset>,
     pub(super) deleted: Vec<String>,
     has_checkpoint: bool,
@@ -40,6 +45,10 @@ impl Names {
                 names.logs.push(base);
             } else if let Some(base) = parse_name(&name, SEAL_SUFFIX) {
                 names.seals.insert(base);
+            } else if let Some(base) =
+                parse_name(&name, INDEX_SUFFIX).or_else(|| parse_name(&name, TIME_INDEX_SUFFIX))
+            {
+                names.indexes.insert(base);
             } else if let Some(offset) = parse_name(&name, PRODUCERS_SUFFIX) {
                 names.snapshots.push(offset);
             } else {
@@ -55,7 +64,23 @@ impl Names {
     /// Bases of which there is something left but no batches: a removal that a crash cut short.
     pub(super) fn orphans(&self) -> impl Iterator<Item = Offset> + '_ {
         let has_batches = |base: &Offset| self.logs.binary_search(base).is_ok();
-        self.seals.iter().copied().filter(move |base| !has_batches(base))
+        self.seals.union(&self.indexes).copied().filter(move |base| !has_batches(base))
+    }
+
+    /// Snapshots of the producers that no start will need, in a log whose producers were read from
+    /// the one at `used`: those that are at no border of a segment (the log has grown since a clean
+    /// stop, or was cut), and all before the last one before `used`.
+    pub(super) fn spent_snapshots(
+        &self,
+        borders: &BTreeSet<Offset>,
+        used: Offset,
+    ) -> impl Iterator<Item = Offset> {
+        let at_border = self.snapshots.iter().filter(|offset| borders.contains(offset));
+        let second = at_border.filter(|offset| **offset < used).max().copied();
+        self.snapshots.iter().copied().filter(move |offset| {
+            let kept = *offset >= used || Some(*offset) == second;
+            !kept || !borders.contains(offset)
+        })
     }
 
     /// Whether we made this log or took it over. A directory with batches but without a durable-end

@@ -11,12 +11,12 @@ use std::{collections::VecDeque, io, path::Path, rc::Rc};
 use super::{
     RecoveryReport, checkpoint,
     index::{Indexes, SegmentIndex},
-    inventory::{self, FoundSegment, Inventory, Names},
+    inventory::{self, FoundSegment, Inventory},
     marks::Marks,
     remove,
     scan::Scanner,
     seal::{FileMark, SealRecord},
-    segment::{INDEX_SUFFIX, Phase, Segment, TIME_INDEX_SUFFIX, file_name},
+    segment::{INDEX_SUFFIX, PRODUCERS_SUFFIX, Phase, Segment, TIME_INDEX_SUFFIX, file_name},
     settings::Settings,
     snapshot,
     state::{FileOf, State},
@@ -149,13 +149,15 @@ impl<E: Env> Recovery<'_, E> {
         }
         number_segments(&mut segments);
         let first = segments.front().map_or(Offset(0), |segment| segment.base);
-        let active = segments.back_mut().expect("there is one by now");
-        let log_end = active.end;
+        let log_end = segments.back().map_or(first, |segment| segment.end);
         assert!(log_end >= first, "a log does not end before it begins");
         let damage = self.damage(&inventory, durable, log_end);
         let damaged = damage.is_some();
         if !damaged {
-            self.clear_left(&inventory.names).await?;
+            self.clear_left(&inventory, &segments).await?;
+        }
+        let active = segments.back_mut().expect("there is one by now");
+        if !damaged {
             self.cut(active).await?;
         }
         active.phase = Phase::Open;
@@ -177,13 +179,25 @@ impl<E: Env> Recovery<'_, E> {
         Ok(state)
     }
 
-    /// Removes what a crash left of removals.
-    async fn clear_left(&self, names: &Names) -> io::Result<()> {
+    /// Removes what a crash left of removals, and snapshots of the producers that have had their
+    /// time.
+    async fn clear_left(
+        &self,
+        inventory: &Inventory<FileOf<E>>,
+        segments: &VecDeque<Segment<FileOf<E>>>,
+    ) -> io::Result<()> {
+        let names = &inventory.names;
         for name in &names.deleted {
             self.disk.remove_file(&self.dir.join(name)).await?;
         }
         for base in names.orphans() {
             remove::remove_segment_files(self.disk, self.dir, base).await?;
+        }
+        let ends = segments.iter().filter_map(|segment| segment.seal.map(|record| record.end));
+        let borders = segments.iter().map(|segment| segment.base).chain(ends).collect();
+        for offset in names.spent_snapshots(&borders, inventory.replay_from) {
+            let path = self.dir.join(file_name(offset, PRODUCERS_SUFFIX));
+            self.disk.remove_file(&path).await?;
         }
         Ok(())
     }

@@ -97,3 +97,52 @@ fn leader_epochs_survive() {
     let world = world.power_cut();
     check(&world.open(&small_segments()).0);
 }
+
+fn with_suffix(world: &World, suffix: &str) -> Vec<String> {
+    let names = world.sim.disk().names(dir());
+    names.into_iter().filter(|name| name.ends_with(suffix)).collect()
+}
+
+/// Each stop left one more for ever.
+#[test]
+fn stops_and_starts_leave_a_bounded_number_of_producer_snapshots() {
+    let world = World::fresh();
+    for settings in [Settings::default(), small_segments()] {
+        for n in 0..12_u8 {
+            let (log, report) = world.open(&settings);
+            assert_eq!(report.scanned_bytes, 0, "the snapshot of the stop is there");
+            world.append(&log, &[&[n; 150]]);
+            world.close(&log);
+            let left = with_suffix(&world, ".producers");
+            assert!(left.len() <= 4, "{left:?}");
+        }
+    }
+    world.open(&small_segments());
+    let left = with_suffix(&world, ".producers");
+    assert!(left.len() <= 2, "{left:?}");
+}
+
+/// A crash in the removal of a segment left them; only its seal was looked for.
+#[test]
+fn what_is_left_of_a_removed_segment_goes_at_the_next_start() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..20_u8 {
+        world.append(&log, &[&[n; 150]]);
+    }
+    let all = world.read_all(&log);
+    world.close(&log);
+    let kept = world.sim.disk().names(dir());
+    for suffix in ["seal", "index", "timeindex", "producers", "index.deleted"] {
+        let name = format!("00000000000000000{}.{suffix}", 900 + suffix.len());
+        world.sim.disk().edit(&file(&name), |bytes| bytes.push(1));
+    }
+    let foreign = file("00000000000000000900.snapshot");
+    world.sim.disk().edit(&foreign, |bytes| bytes.push(1));
+    let (log, report) = world.open(&small_segments());
+    assert_eq!((report.damage, world.read_all(&log)), (Vec::new(), all));
+    let mut left = world.sim.disk().names(dir());
+    left.retain(|name| !foreign.ends_with(name));
+    assert_eq!(left, kept);
+    assert!(world.sim.disk().content(&foreign).is_some(), "what is not ours stays");
+}
