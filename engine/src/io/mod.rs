@@ -112,6 +112,8 @@ pub trait Disk: Clone + 'static {
     fn remove_dir(&self, path: &Path) -> impl Future<Output = io::Result<()>>;
     /// Makes the entries of a directory durable.
     fn sync_dir(&self, dir: &Path) -> impl Future<Output = io::Result<()>>;
+    /// Length of a file in bytes, found without opening it.
+    fn file_length(&self, path: &Path) -> impl Future<Output = io::Result<u64>>;
     /// The whole of a small file, at most `cap_bytes` (more is `InvalidData`).
     fn read_file(&self, path: &Path, cap_bytes: u64) -> impl Future<Output = io::Result<Vec<u8>>>;
     /// Replaces a small file so that after a crash either the old or the new bytes are there:

@@ -1,7 +1,7 @@
 //! What lies in a log's directory at start: names, seal records, snapshots and lengths, before any
 //! batch is read. Knows every file name of a partition's directory; changes nothing.
 
-use std::{collections::BTreeSet, io, path::Path, rc::Rc};
+use std::{collections::BTreeSet, io, path::Path};
 
 use super::{
     checkpoint::{self, Checkpoint},
@@ -15,11 +15,7 @@ use super::{
     },
     snapshot,
 };
-use crate::{
-    io::{Disk, DiskFile, OpenMode},
-    limits::SMALL_FILE_CAP_BYTES,
-    types::Offset,
-};
+use crate::{io::Disk, limits::SMALL_FILE_CAP_BYTES, types::Offset};
 
 /// The entries of a partition's directory, by kind.
 #[derive(Debug, Default)]
@@ -90,19 +86,19 @@ impl Names {
     }
 }
 
-/// A segment's file as found, before a batch is read.
-pub(super) struct FoundSegment<F> {
+/// A segment's file as found, before a batch is read. Not open: a log may have more segments than a
+/// process may have files open.
+pub(super) struct FoundSegment {
     pub(super) base: Offset,
-    pub(super) file: Rc<F>,
     pub(super) length: u64,
     /// Its record, when it has one that vouches for exactly this length.
     pub(super) seal: Option<SealRecord>,
 }
 
 /// All that is known before batches are read.
-pub(super) struct Inventory<F> {
+pub(super) struct Inventory {
     pub(super) names: Names,
-    pub(super) segments: Vec<FoundSegment<F>>,
+    pub(super) segments: Vec<FoundSegment>,
     pub(super) checkpoint: Checkpoint,
     /// The durable-end record is damaged: what it said is not known.
     pub(super) record_lost: bool,
@@ -116,7 +112,7 @@ pub(super) struct Inventory<F> {
 }
 
 /// Takes stock of `dir`.
-pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory<D::File>> {
+pub(super) async fn take<D: Disk>(disk: &D, dir: &Path) -> io::Result<Inventory> {
     let names = Names::of(disk.list(dir).await?);
     let found = read_checkpoint(disk, dir, &names).await?;
     let checkpoint = match found {
@@ -154,9 +150,8 @@ async fn find_segment<D: Disk>(
     dir: &Path,
     names: &Names,
     base: Offset,
-) -> io::Result<FoundSegment<D::File>> {
-    let file = disk.open(&dir.join(file_name(base, LOG_SUFFIX)), OpenMode::Write).await?;
-    let length = file.length().await?;
+) -> io::Result<FoundSegment> {
+    let length = disk.file_length(&dir.join(file_name(base, LOG_SUFFIX))).await?;
     let mut seal = None;
     if names.seals.contains(&base) {
         let path = dir.join(file_name(base, SEAL_SUFFIX));
@@ -164,7 +159,7 @@ async fn find_segment<D: Disk>(
         seal = SealRecord::decode(&bytes)
             .filter(|record| record.base == base && record.size == length);
     }
-    Ok(FoundSegment { base, file: Rc::new(file), length, seal })
+    Ok(FoundSegment { base, length, seal })
 }
 
 async fn read_checkpoint<D: Disk>(
@@ -194,7 +189,7 @@ async fn read_producers<D: Disk>(
     disk: &D,
     dir: &Path,
     names: &Names,
-    segments: &[FoundSegment<D::File>],
+    segments: &[FoundSegment],
     log_start: Offset,
 ) -> io::Result<(Producers, Offset)> {
     let ends = segments.iter().filter_map(|found| found.seal.map(|record| record.end));

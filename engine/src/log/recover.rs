@@ -16,7 +16,9 @@ use super::{
     remove,
     scan::Scanner,
     seal::{FileMark, SealRecord},
-    segment::{INDEX_SUFFIX, PRODUCERS_SUFFIX, Phase, Segment, TIME_INDEX_SUFFIX, file_name},
+    segment::{
+        INDEX_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, Phase, Segment, TIME_INDEX_SUFFIX, file_name,
+    },
     settings::Settings,
     snapshot,
     state::{FileOf, State},
@@ -25,7 +27,7 @@ use super::{
 use crate::{
     error::{Error, Kind},
     io::{
-        Disk, DiskFile, Env,
+        Disk, DiskFile, Env, OpenMode,
         buf::{Pool, TailBuf},
     },
     limits::{DIRECT_ALIGNMENT_BYTES, INDEX_FILE_CAP_BYTES, READ_CHUNK_BYTES},
@@ -53,7 +55,7 @@ impl<E: Env> Recovery<'_, E> {
 
     async fn read_segments(
         &mut self,
-        inventory: &mut Inventory<FileOf<E>>,
+        inventory: &mut Inventory,
         durable: Offset,
     ) -> io::Result<VecDeque<Segment<FileOf<E>>>> {
         let mut segments: VecDeque<Segment<FileOf<E>>> = VecDeque::new();
@@ -69,7 +71,8 @@ impl<E: Env> Recovery<'_, E> {
                     break;
                 }
                 // Behind it lies what a torn write left over: gone before anything is appended.
-                self.report.cut_bytes += torn_bytes(&*found.file, 0, found.length).await?;
+                let file = self.open(found.base).await?;
+                self.report.cut_bytes += torn_bytes(&*file, 0, found.length).await?;
                 remove::remove_segment_files(self.disk, self.dir, found.base).await?;
                 continue;
             }
@@ -81,8 +84,8 @@ impl<E: Env> Recovery<'_, E> {
 
     async fn read_segment(
         &mut self,
-        inventory: &mut Inventory<FileOf<E>>,
-        found: FoundSegment<FileOf<E>>,
+        inventory: &mut Inventory,
+        found: FoundSegment,
         is_last: bool,
     ) -> io::Result<Segment<FileOf<E>>> {
         let replay = found.base >= inventory.replay_from;
@@ -90,7 +93,10 @@ impl<E: Env> Recovery<'_, E> {
             Some(record) if !is_last && !replay => Ok(sealed_segment(&record, self.now_ms)),
             Some(record) if record.end <= inventory.replay_from => {
                 match load_indexes(self.disk, self.dir, &record).await? {
-                    Some(indexes) => Ok(resumed_segment(&record, indexes, found, self.now_ms)),
+                    Some(indexes) => {
+                        let file = self.open(found.base).await?;
+                        Ok(resumed_segment(&record, indexes, file, self.now_ms))
+                    }
                     None => self.scan_segment(inventory, found, is_last).await,
                 }
             }
@@ -98,15 +104,21 @@ impl<E: Env> Recovery<'_, E> {
         }
     }
 
+    async fn open(&self, base: Offset) -> io::Result<Rc<FileOf<E>>> {
+        let path = self.dir.join(file_name(base, LOG_SUFFIX));
+        Ok(Rc::new(self.disk.open(&path, OpenMode::Write).await?))
+    }
+
     async fn scan_segment(
         &mut self,
-        inventory: &mut Inventory<FileOf<E>>,
-        found: FoundSegment<FileOf<E>>,
+        inventory: &mut Inventory,
+        found: FoundSegment,
         is_last: bool,
     ) -> io::Result<Segment<FileOf<E>>> {
         let mut segment = Segment::empty(found.base, 0, self.now_ms);
+        let file = self.open(found.base).await?;
         let mut scanner =
-            Scanner::new((*found.file).clone(), found.length, found.base, inventory.dense_from);
+            Scanner::new((*file).clone(), found.length, found.base, inventory.dense_from);
         while let Some(header) = scanner.next().await? {
             segment.add(&header, self.settings.index_interval_bytes);
             inventory.epochs.note(header.partition_leader_epoch, header.base_offset);
@@ -123,16 +135,17 @@ impl<E: Env> Recovery<'_, E> {
         }
         self.report.scanned_bytes += segment.size;
         // Read back is not durable: bytes and name may lie in a cache that a killed process filled.
-        found.file.sync().await?;
+        file.sync().await?;
         self.disk.sync_dir(self.dir).await?;
         segment.prepared = found.length;
-        segment.file = Some(found.file);
+        // All but the last one wait for their seal, which opens them one by one.
+        segment.file = is_last.then_some(file);
         Ok(segment)
     }
 
     async fn build(
         &mut self,
-        inventory: Inventory<FileOf<E>>,
+        inventory: Inventory,
         mut segments: VecDeque<Segment<FileOf<E>>>,
         durable: Offset,
     ) -> io::Result<State<E>> {
@@ -158,6 +171,9 @@ impl<E: Env> Recovery<'_, E> {
         }
         let active = segments.back_mut().expect("there is one by now");
         if !damaged {
+            if active.prepared > 0 && active.file.is_none() {
+                active.file = Some(self.open(active.base).await?);
+            }
             self.cut(active).await?;
         }
         active.phase = Phase::Open;
@@ -183,7 +199,7 @@ impl<E: Env> Recovery<'_, E> {
     /// time.
     async fn clear_left(
         &self,
-        inventory: &Inventory<FileOf<E>>,
+        inventory: &Inventory,
         segments: &VecDeque<Segment<FileOf<E>>>,
     ) -> io::Result<()> {
         let names = &inventory.names;
@@ -203,12 +219,7 @@ impl<E: Env> Recovery<'_, E> {
     }
 
     /// What is wrong with a log that ends at `log_end`, as a line for the operator.
-    fn damage(
-        &self,
-        inventory: &Inventory<FileOf<E>>,
-        durable: Offset,
-        log_end: Offset,
-    ) -> Option<String> {
+    fn damage(&self, inventory: &Inventory, durable: Offset, log_end: Offset) -> Option<String> {
         let kept =
             format!("readable up to offset {log_end}, nothing was changed, appends are refused");
         let dir = self.dir.display();
@@ -278,7 +289,7 @@ async fn torn_bytes<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<u64
 
 /// The largest offset known to have been durable. Kafka keeps no such record, so of a log of its
 /// own all but the last segment counts as durable.
-fn durable_end<F>(inventory: &Inventory<F>) -> Offset {
+fn durable_end(inventory: &Inventory) -> Offset {
     let sealed = inventory.segments.iter().filter_map(|found| found.seal);
     let durable =
         sealed.map(|record| record.end).fold(inventory.checkpoint.durable_end, Offset::max);
@@ -314,12 +325,12 @@ fn sealed_segment<F>(record: &SealRecord, now_ms: i64) -> Segment<F> {
 fn resumed_segment<F>(
     record: &SealRecord,
     indexes: Indexes,
-    found: FoundSegment<F>,
+    file: Rc<F>,
     now_ms: i64,
 ) -> Segment<F> {
     let mut segment = sealed_segment(record, now_ms);
     segment.growing = SegmentIndex::resumed(indexes);
-    segment.file = Some(found.file);
+    segment.file = Some(file);
     segment
 }
 

@@ -11,11 +11,14 @@ use super::{
     checkpoint, epochs,
     frame::{Fields, Format},
     index::Indexes,
-    segment::{INDEX_SUFFIX, PRODUCERS_SUFFIX, Phase, SEAL_SUFFIX, TIME_INDEX_SUFFIX, file_name},
+    segment::{
+        INDEX_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, Phase, SEAL_SUFFIX, TIME_INDEX_SUFFIX,
+        file_name,
+    },
     state::{FileOf, Shared, State},
 };
 use crate::{
-    io::{Disk, DiskFile, Env},
+    io::{Disk, DiskFile, Env, OpenMode},
     types::Offset,
 };
 
@@ -144,8 +147,11 @@ pub(super) async fn seal<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Re
     let Some(work) = begin(&mut shared.state.borrow_mut(), base) else { return Ok(()) };
     let (disk, record) = (shared.disk(), &work.record);
     let path = |offset, suffix| shared.dir.join(file_name(offset, suffix));
-    let file =
-        work.file.expect("a segment with durable bytes has its file open until it is sealed");
+    let file = match work.file {
+        Some(file) => file,
+        // Found complete at the start.
+        None => Rc::new(disk.open(&path(base, LOG_SUFFIX), OpenMode::Write).await?),
+    };
     file.set_length(record.size).await?;
     file.sync().await?;
     if let Some(text) = work.epochs {

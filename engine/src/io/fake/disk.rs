@@ -71,6 +71,10 @@ pub(super) struct DiskState {
     failed_flushes: u64,
     /// Reads of open files begun.
     pub(super) reads: u64,
+    /// Cloned into each open file.
+    descriptor: Rc<()>,
+    /// Most files that were open at once; clones of one, which share its descriptor, count too.
+    open_files_peak: usize,
     /// Where reads take their buffers; without, from outside any pool.
     pub(super) pool: Option<Pool>,
 }
@@ -253,6 +257,14 @@ impl FakeDisk {
         self.state.borrow().reads
     }
 
+    /// Most files that were open at once since this was last asked, at most; and files open now.
+    #[must_use]
+    pub fn open_files(&self) -> (usize, usize) {
+        let mut state = self.state.borrow_mut();
+        let now = Rc::strong_count(&state.descriptor) - 1;
+        (std::mem::replace(&mut state.open_files_peak, now), now)
+    }
+
     /// Takes the buffers of reads from `pool` from now on, as a real disk does.
     pub fn read_into(&self, pool: &Pool) {
         self.state.borrow_mut().pool = Some(pool.clone());
@@ -370,7 +382,11 @@ impl Disk for FakeDisk {
                 Ok(id)
             })
             .await?;
-        Ok(FakeFile::new(self.clone(), id, mode))
+        let mut state = self.state.borrow_mut();
+        let descriptor = state.descriptor.clone();
+        state.open_files_peak = state.open_files_peak.max(Rc::strong_count(&descriptor) - 1);
+        drop(state);
+        Ok(FakeFile::new(self.clone(), id, mode, descriptor))
     }
 
     async fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -427,6 +443,15 @@ impl Disk for FakeDisk {
         self.other(move |state| {
             state.sync_names(&dir);
             Ok(())
+        })
+        .await
+    }
+
+    async fn file_length(&self, path: &Path) -> io::Result<u64> {
+        let path = path.to_owned();
+        self.other(move |state| {
+            let id = state.names.get(&path).ok_or_else(|| DiskState::missing(&path))?;
+            Ok(state.inodes.get(id).map_or(0, |inode| inode.current.len() as u64))
         })
         .await
     }

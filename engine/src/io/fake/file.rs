@@ -1,6 +1,6 @@
 //! An open file of the fake disk; checks that direct I/O is aligned.
 
-use std::io;
+use std::{io, rc::Rc};
 
 use super::{
     disk::{FakeDisk, FaultPoint},
@@ -20,6 +20,8 @@ pub struct FakeFile {
     disk: FakeDisk,
     id: u64,
     mode: OpenMode,
+    /// Counts as one open file.
+    _descriptor: Rc<()>,
 }
 
 fn size(bytes: u64) -> usize {
@@ -27,8 +29,8 @@ fn size(bytes: u64) -> usize {
 }
 
 impl FakeFile {
-    pub(super) fn new(disk: FakeDisk, id: u64, mode: OpenMode) -> Self {
-        Self { disk, id, mode }
+    pub(super) fn new(disk: FakeDisk, id: u64, mode: OpenMode, descriptor: Rc<()>) -> Self {
+        Self { disk, id, mode, _descriptor: descriptor }
     }
 
     /// The buffer of a direct read, which starts at the alignment below.

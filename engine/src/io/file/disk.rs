@@ -146,6 +146,11 @@ impl Disk for RealDisk {
         self.blocking(move || File::open(dir)?.sync_all()).await
     }
 
+    async fn file_length(&self, path: &Path) -> io::Result<u64> {
+        let path = path.to_owned();
+        self.blocking(move || Ok(fs::metadata(path)?.len())).await
+    }
+
     async fn read_file(&self, path: &Path, cap_bytes: u64) -> io::Result<Vec<u8>> {
         let path = path.to_owned();
         self.blocking(move || {

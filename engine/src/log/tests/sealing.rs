@@ -146,3 +146,37 @@ fn what_is_left_of_a_removed_segment_goes_at_the_next_start() {
     assert_eq!(left, kept);
     assert!(world.sim.disk().content(&foreign).is_some(), "what is not ours stays");
 }
+
+/// A start opened every file at once: a log of many segments had no descriptor left.
+#[test]
+fn a_start_opens_few_files_at_once_sealed_or_not() {
+    let world = World::fresh();
+    let (log, _) = world.open(&small_segments());
+    for n in 0..200_u8 {
+        world.append(&log, &[&[n; 150]]);
+    }
+    let all = world.read_all(&log);
+    world.close(&log);
+    assert!(log.segment_count() > 40, "{}", log.segment_count());
+    drop(log);
+    let mut world = world.power_cut();
+    for unsealed in [false, true] {
+        if unsealed {
+            for name in with_suffix(&world, ".seal") {
+                world.sim.disk().edit(&file(&name), Vec::clear);
+            }
+        }
+        let _before = world.sim.disk().open_files();
+        let (log, _) = world.open(&small_segments());
+        let (most, _) = world.sim.disk().open_files();
+        assert!(most <= 4, "{most} files, unsealed: {unsealed}");
+        world.sim.settle();
+        let (most, now) = world.sim.disk().open_files();
+        assert!(most <= 8 && now <= 4, "{most} files, {now} kept, unsealed: {unsealed}");
+        assert_eq!(world.read_all(&log), all);
+        drop(log);
+        world = world.power_cut();
+    }
+    let scanned = world.open(&small_segments()).1.scanned_bytes;
+    assert!(scanned <= 1_000, "all but the last were sealed again: {scanned}");
+}
