@@ -43,6 +43,8 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Writer {
     stream: TcpStream,
+    /// Longest time that a request may take to leave: `request.timeout.ms`.
+    patience: Duration,
     address: String,
     client_id: String,
     next_correlation_id: i32,
@@ -65,10 +67,15 @@ impl Link {
     /// `Unreachable` or `TimedOut` when there is no broker; `Protocol` when it is none.
     pub fn open(address: &str, config: &ClientConfig) -> Result<Self> {
         let stream = connect(address, Duration::from_millis(config.connection_setup_timeout_ms))?;
-        let other = stream.try_clone().map_err(|error| ClientError::from_io(address, &error))?;
+        let failed = |error: io::Error| ClientError::from_io(address, &error);
+        let other = stream.try_clone().map_err(failed)?;
+        // Zero is not a timeout to the system.
+        let patience = Duration::from_millis(config.request_timeout_ms.max(1));
+        stream.set_write_timeout(Some(patience)).map_err(failed)?;
         let mut link = Self {
             writer: Writer {
                 stream,
+                patience,
                 address: address.to_owned(),
                 client_id: config.client_id.clone(),
                 next_correlation_id: 0,
@@ -213,7 +220,8 @@ impl Writer {
     /// Sends `request` under the id and version of [`Writer::next`].
     ///
     /// # Errors
-    /// `Invalid` when it cannot be said so, else the socket's.
+    /// `Invalid` when it cannot be said so, `TimedOut` when the broker does not take it within
+    /// `request.timeout.ms`, else the socket's.
     pub fn send_as<R: Request>(&mut self, id: i32, version: i16, request: &R) -> Result<()> {
         let header = RequestHeader {
             key: R::KEY,
@@ -225,7 +233,7 @@ impl Writer {
             .encoder
             .request(&header, request)
             .map_err(|error| ClientError::invalid(format!("{:?}: {error}", R::KEY)))?;
-        write_chain(&mut self.stream, &frame)
+        write_chain(&mut self.stream, &frame, self.patience)
             .map_err(|error| ClientError::from_io(&self.address, &error))
     }
 
@@ -332,14 +340,22 @@ fn nonsense(address: &str, error: &DecodeError) -> ClientError {
     ClientError::new(Kind::Protocol, message)
 }
 
-fn write_chain(stream: &mut TcpStream, frame: &Chain) -> io::Result<()> {
+/// Writes `frame` within `patience`; a peer that takes no bytes, or takes them one by one, is given
+/// up. The socket's own timeout bounds each write, so that the clock is read where one fell short.
+fn write_chain(stream: &mut TcpStream, frame: &Chain, patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
     for slices in frame.slices().chunks(SLICES_PER_WRITE) {
         let mut pieces: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
         let mut left = &mut pieces[..];
         while !left.is_empty() {
             match stream.write_vectored(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut left, written);
+                    if !left.is_empty() && Instant::now() >= deadline {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
