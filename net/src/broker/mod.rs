@@ -5,12 +5,13 @@
 //! start is one line that says what to do.
 
 mod accept;
+mod route;
 mod shard;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -31,6 +32,7 @@ use millrace_engine::{
     types::ShardId,
 };
 
+use self::route::Route;
 use crate::handler::Advertised;
 
 /// What every shard is started from.
@@ -83,9 +85,9 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
     probe::distinct(&config.log_dirs)?;
     let listeners = bind(&config)?;
     let addresses: Vec<_> = listeners.iter().map(Listener::local_address).collect();
-    let router = Arc::<OnceLock<Remote<Message>>>::default();
+    let route = Arc::<Route<Arc<Image>>>::default();
     let published = Arc::<AtomicU64>::default();
-    let publish = publisher(router.clone(), published.clone());
+    let publish = publisher(route.clone(), published.clone());
     let health = DiskHealth::of_directories(&config.log_dirs)?;
     let (meta, image) = writer::start(config.clone(), &health[0], publish)?;
     published.store(image.version(), Ordering::Release);
@@ -105,8 +107,8 @@ pub fn start(config: BrokerConfig, options: RuntimeOptions) -> Result<Running> {
     let shard_plan = plan.clone();
     let shards = run_shards(&options, move |context| shard::run(context, shard_plan.clone()))
         .inspect_err(|_| meta.stop())?;
-    // Set before any command can reach the writer: clients are served by ready shards only.
-    let _ = router.set(shards.remote());
+    let remote = shards.remote();
+    route.open(Box::new(move |image| give_to_all(&remote, &image)));
     let ready = match wait_ready(&ready, options.shards) {
         Ok(ready) => ready,
         Err(error) => {
@@ -165,16 +167,19 @@ fn stop_shards(remote: &Remote<Message>) {
 }
 
 /// Gives each new image to every shard.
-fn publisher(router: Arc<OnceLock<Remote<Message>>>, published: Arc<AtomicU64>) -> writer::Publish {
+fn publisher(route: Arc<Route<Arc<Image>>>, published: Arc<AtomicU64>) -> writer::Publish {
     Box::new(move |image| {
         published.store(image.version(), Ordering::Release);
-        let Some(remote) = router.get() else { return };
-        for shard in 0..remote.shards() {
-            let shard = ShardId(u16::try_from(shard).expect("shards are bounded"));
-            // A shard that has ended needs no image.
-            let _ = remote.send(shard, Message::Image(image.clone()));
-        }
+        route.send(image);
     })
+}
+
+fn give_to_all(remote: &Remote<Message>, image: &Arc<Image>) {
+    for shard in 0..remote.shards() {
+        let shard = ShardId(u16::try_from(shard).expect("shards are bounded"));
+        // A shard that has ended needs no image.
+        let _ = remote.send(shard, Message::Image(image.clone()));
+    }
 }
 
 fn bind(config: &BrokerConfig) -> Result<Vec<Listener>> {
