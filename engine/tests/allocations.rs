@@ -54,7 +54,7 @@ async fn echo(stream: Stream) {
 fn sends_and_receives_in_a_steady_state_allocate_nothing() {
     let main = |shard: ShardContext<()>| async move {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = Rc::new(Listener::bind(address).expect("a free port"));
+        let listener = Rc::new(Listener::bind(address, 16).expect("a free port"));
         let client = TcpStream::connect(listener.local_address()).expect("listening");
         let client = Stream::attach(Accepted::try_from(client).expect("connected"));
         shard.env.spawn(echo(Stream::attach(listener.accept().await.expect("a connection"))));

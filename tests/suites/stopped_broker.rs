@@ -1,7 +1,8 @@
-//! A broker that stands still (SIGSTOP) holds up nobody for ever: records of our own client fail in
-//! time.
+//! A broker that stands still (SIGSTOP) holds up nobody for ever: neither our own client, whose
+//! records fail in time, nor more connections than its backlog has room for.
 
 use std::{
+    net::{SocketAddr, TcpStream},
     sync::{Arc, mpsc},
     time::Duration,
 };
@@ -21,6 +22,9 @@ const HANGS: Duration = Duration::from_secs(60);
 
 /// More than the sockets' buffers of both sides take, so that a write waits for the broker.
 const VALUE_BYTES: usize = 24 << 20;
+
+/// Below the second after which the kernel asks again where a backlog was full.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn stand_still(broker: &Broker) {
     assert!(kernel::signal(broker.pid(), Signal::Stop), "it runs");
@@ -66,4 +70,26 @@ fn a_write_that_nobody_takes_ends_and_its_records_fail() {
     });
     waiting.recv_timeout(HANGS).expect("flush() ends");
     assert_eq!(outcomes.recv(), Ok(false), "what was not acknowledged has failed");
+}
+
+/// How many of some connections are made while the broker accepts none.
+fn connected(address: SocketAddr) -> usize {
+    const ASKED: usize = 8;
+    let streams: Vec<_> = (0..ASKED)
+        .filter_map(|_| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).ok())
+        .collect();
+    assert!(!streams.is_empty(), "the kernel takes one at least");
+    streams.len()
+}
+
+#[test]
+fn the_backlog_is_as_long_as_its_setting_says() {
+    let options = Options::default().with_shards(1);
+    for (backlog, all) in [("1", false), ("100", true)] {
+        let options = options.clone().with("socket.listen.backlog.size", backlog);
+        let broker = Broker::start(options);
+        stand_still(&broker);
+        let connected = connected(broker.address());
+        assert_eq!(connected == 8, all, "{connected} with a backlog of {backlog}");
+    }
 }

@@ -303,8 +303,9 @@ pub static BROKER_DEFINITIONS: &[Definition] = &[
     row(
         "socket.listen.backlog.size",
         Rule::Integer(Int, 1, INT_MAX),
-        Some("50"),
-        "Connections that wait in the kernel to be accepted.",
+        Some("4096"),
+        "Connections that wait in the kernel to be accepted; it cuts this to `net.core.somaxconn`. \
+         Kafka's default is 50, beyond which a rush of clients waits a second to try again.",
     ),
     row(
         "socket.request.max.bytes",

@@ -236,21 +236,22 @@ fn explain_dir(path: &Path, error: &io::Error) -> Error {
 /// Binds `address`, and tries again for a while where it is in use: the kernel takes down the ring
 /// of a killed process after that process is gone, and its listening socket with the ring.
 #[expect(clippy::disallowed_methods, reason = "no shard runs yet that could stall")]
-fn bind(address: SocketAddr) -> io::Result<Listener> {
+fn bind(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
     for _ in 0..BIND_RETRIES {
-        match Listener::bind(address) {
+        match Listener::bind(address, backlog) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 std::thread::sleep(BIND_RETRY_INTERVAL);
             }
             bound => return bound,
         }
     }
-    Listener::bind(address)
+    Listener::bind(address, backlog)
 }
 
-/// Listens on `address`; a failure says what to do.
-pub fn listen(address: SocketAddr) -> Result<Listener> {
-    bind(address).map_err(|error| {
+/// Listens on `address` with room for `backlog` connections that wait to be accepted; a failure
+/// says what to do.
+pub fn listen(address: SocketAddr, backlog: i32) -> Result<Listener> {
+    bind(address, backlog).map_err(|error| {
         let advice = match error.raw_os_error() {
             Some(libc::EADDRINUSE) => "another process listens there; stop it or change the port",
             Some(libc::EADDRNOTAVAIL) => "this host has no such address; change `listeners`",
@@ -328,9 +329,9 @@ mod tests {
 
     #[test]
     fn a_taken_port_is_explained() {
-        let taken = listen("127.0.0.1:0".parse().expect("an address")).expect("a free port");
-        one_line(&listen(taken.local_address()).expect_err("taken"), "change the port");
+        let taken = listen("127.0.0.1:0".parse().expect("an address"), 16).expect("a free port");
+        one_line(&listen(taken.local_address(), 16).expect_err("taken"), "change the port");
         let foreign = "192.0.2.1:0".parse().expect("an address");
-        one_line(&listen(foreign).expect_err("not ours"), "no such address");
+        one_line(&listen(foreign, 16).expect_err("not ours"), "no such address");
     }
 }

@@ -183,10 +183,12 @@ fn give_to_all(remote: &Remote<Message>, image: &Arc<Image>) {
 }
 
 fn bind(config: &BrokerConfig) -> Result<Vec<Listener>> {
-    config.listeners.iter().map(|listener| bind_one(&listener.host, listener.port)).collect()
+    let backlog = config.socket_listen_backlog_size;
+    let listeners = config.listeners.iter();
+    listeners.map(|listener| bind_one(&listener.host, listener.port, backlog)).collect()
 }
 
-fn bind_one(host: &str, port: u16) -> Result<Listener> {
+fn bind_one(host: &str, port: u16, backlog: i32) -> Result<Listener> {
     let bound = if host.is_empty() { "::" } else { host };
     let unknown = |why: String| {
         let text = format!("cannot listen on {host}:{port}: {why}; change `listeners`");
@@ -194,7 +196,7 @@ fn bind_one(host: &str, port: u16) -> Result<Listener> {
     };
     let mut addresses = (bound, port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
     let address = addresses.next().ok_or_else(|| unknown("no such host".into()))?;
-    probe::listen(address)
+    probe::listen(address, backlog)
 }
 
 /// What clients are told; a listener on port 0 advertises the port that the system chose.

@@ -25,9 +25,6 @@ use crate::io::{
     uring::{Key, Ring, Sink, accepted_descriptor},
 };
 
-/// Connections the kernel keeps for us until accepted; it cuts this to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
-
 /// Accepted connections nobody asked for yet, beyond which accepting stops.
 const WAITING_MAX: usize = 64;
 
@@ -75,11 +72,13 @@ impl TryFrom<TcpStream> for Accepted {
 
 impl Listener {
     /// Listens on `address` with `SO_REUSEADDR`, so that a restart need not wait, and without
-    /// `SO_REUSEPORT`, so that a second process is refused. Errors are the operating system's.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    /// `SO_REUSEPORT`, so that a second process is refused. The kernel keeps up to `backlog`
+    /// connections until they are accepted; it cuts this to `net.core.somaxconn`. Errors are the
+    /// operating system's.
+    pub fn bind(address: SocketAddr, backlog: i32) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         let local = socket.local_addr()?;
-        sys::listen(socket.as_fd(), BACKLOG)?;
+        sys::listen(socket.as_fd(), backlog)?;
         Ok(Self { socket: Arc::new(socket.into()), local, waiting: Arc::default() })
     }
 

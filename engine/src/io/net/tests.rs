@@ -18,7 +18,7 @@ use crate::io::{
 use crate::types::ShardId;
 
 fn local_listener() -> Listener {
-    Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port")
+    Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 4096).expect("a free port")
 }
 
 async fn echo(stream: Stream) {
