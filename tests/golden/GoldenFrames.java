@@ -50,6 +50,7 @@ public class GoldenFrames {
         new Row(ApiKeys.INIT_PRODUCER_ID, 0, 5),
         new Row(ApiKeys.OFFSET_FOR_LEADER_EPOCH, 2, 4),
         new Row(ApiKeys.DESCRIBE_CONFIGS, 1, 4),
+        new Row(ApiKeys.ALTER_CONFIGS, 0, 2),
         new Row(ApiKeys.CREATE_PARTITIONS, 0, 3),
         new Row(ApiKeys.INCREMENTAL_ALTER_CONFIGS, 0, 1),
         new Row(ApiKeys.DESCRIBE_CLUSTER, 0, 2));

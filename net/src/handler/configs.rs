@@ -1,6 +1,6 @@
 //! DescribeConfigs (32) and IncrementalAlterConfigs (44).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use millrace_engine::{
     config::{Change, Entry, EntrySource, Operation, TopicConfig, ValueType},
@@ -23,6 +23,9 @@ use crate::wire::{
         },
     },
 };
+
+/// An error code and a line for the client.
+pub(super) type Refused = (ErrorCode, String);
 
 /// Kafka's config resource types.
 const TOPIC: i8 = 2;
@@ -146,14 +149,12 @@ pub(super) async fn incremental_alter_configs(
     _version: i16,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let mut named = BTreeMap::<(i8, &str), usize>::new();
-    for resource in &request.resources {
-        *named.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
-    }
+    let named = request.resources.iter();
+    let twice = named_twice(named.map(|it| (it.resource_type, &*it.resource_name)));
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in &request.resources {
-        let outcome = if named[&(resource.resource_type, &*resource.resource_name)] > 1 {
-            Err((ErrorCode::InvalidRequest, "Each resource must appear at most once.".into()))
+        let outcome = if twice.contains(&(resource.resource_type, &*resource.resource_name)) {
+            Err(invalid("Each resource must appear at most once."))
         } else {
             alter(broker, resource, request.validate_only).await
         };
@@ -168,24 +169,46 @@ pub(super) async fn incremental_alter_configs(
     filled!(IncrementalAlterConfigsResponse { responses: responses })
 }
 
-/// The refusals of Kafka's `ConfigAdminManager`, in its order and words; then the change.
+/// The resources, by type and name, that occur more than once.
+pub(super) fn named_twice<'a>(
+    resources: impl Iterator<Item = (i8, &'a str)>,
+) -> BTreeSet<(i8, &'a str)> {
+    let mut seen = BTreeSet::new();
+    resources.filter(|resource| !seen.insert(*resource)).collect()
+}
+
+/// The refusals of Kafka's `ConfigAdminManager`, in its order and words, and that of what is not
+/// altered here.
+pub(super) fn check_resource<'a>(
+    resource_type: i8,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Refused> {
+    let mut seen = BTreeSet::new();
+    if names.into_iter().any(|name| !seen.insert(name)) {
+        return Err(invalid("Error due to duplicate config keys"));
+    }
+    if resource_type != TOPIC {
+        let text = "Only topic settings can be altered in this version; set others at start.";
+        return Err(invalid(text));
+    }
+    Ok(())
+}
+
+pub(super) fn invalid(text: &str) -> Refused {
+    (ErrorCode::InvalidRequest, text.to_owned())
+}
+
 async fn alter(
     broker: &Broker,
     resource: &AlterConfigsResource,
     validate_only: bool,
-) -> Result<(), (ErrorCode, String)> {
-    let mut names = BTreeSet::new();
-    if !resource.configs.iter().all(|config| names.insert(&*config.name)) {
-        return Err((ErrorCode::InvalidRequest, "Error due to duplicate config keys".into()));
-    }
-    if resource.resource_type != TOPIC {
-        let text = "Only topic settings can be altered in this version; set others at start.";
-        return Err((ErrorCode::InvalidRequest, text.into()));
-    }
+) -> Result<(), Refused> {
+    let names = resource.configs.iter().map(|config| &*config.name);
+    check_resource(resource.resource_type, names)?;
     let changes = resource.configs.iter().map(change_of).collect::<Option<Vec<_>>>();
     let Some(changes) = changes else {
         let text = "An operation is none of set, delete, append and subtract, or lacks its value.";
-        return Err((ErrorCode::InvalidRequest, text.into()));
+        return Err(invalid(text));
     };
     let topic = resource.resource_name.to_string();
     let command = Command::AlterConfig { topic, changes, validate_only };

@@ -17,6 +17,7 @@ pub mod patience;
 pub mod produce;
 mod producer_id;
 mod records;
+mod replace_configs;
 mod table;
 mod topics;
 mod versions;

@@ -6,7 +6,7 @@ use millrace_engine::io::buf::Chain;
 
 use super::{
     Broker, Peer, cluster, configs, coordinator, epochs, fetch, metadata, offsets, producer_id,
-    records, topics, versions,
+    records, replace_configs, topics, versions,
 };
 use crate::limits;
 use crate::wire::{ApiKey, Cursor, Decode, Message, RequestHeader};
@@ -142,6 +142,7 @@ pub const HANDLERS: &[Row] = &[
     typed_row!(InitProducerId, Write, 4 << 10, producer_id::init_producer_id),
     typed_row!(OffsetForLeaderEpoch, Topic, 1 << 20, epochs::offset_for_leader_epoch),
     typed_row!(DescribeConfigs, Topic, 4 << 20, configs::describe_configs),
+    typed_row!(AlterConfigs, Topic, 1 << 20, replace_configs::alter_configs),
     typed_row!(CreatePartitions, Topic, 1 << 20, topics::create_partitions),
     typed_row!(IncrementalAlterConfigs, Topic, 1 << 20, configs::incremental_alter_configs),
     typed_row!(DescribeCluster, Cluster, 4 << 10, cluster::describe_cluster),

@@ -30,6 +30,7 @@ const FIXTURES: &[(ApiKey, &str)] = &[
     (ApiKey::InitProducerId, include_str!("fixtures/init_producer_id.txt")),
     (ApiKey::OffsetForLeaderEpoch, include_str!("fixtures/offset_for_leader_epoch.txt")),
     (ApiKey::DescribeConfigs, include_str!("fixtures/describe_configs.txt")),
+    (ApiKey::AlterConfigs, include_str!("fixtures/alter_configs.txt")),
     (ApiKey::CreatePartitions, include_str!("fixtures/create_partitions.txt")),
     (ApiKey::IncrementalAlterConfigs, include_str!("fixtures/incremental_alter_configs.txt")),
     (ApiKey::DescribeCluster, include_str!("fixtures/describe_cluster.txt")),

@@ -184,6 +184,8 @@ typed_apis! {
         OffsetForLeaderEpochResponse in offset_for_leader_epoch_response;
     describe_configs: DescribeConfigs, DescribeConfigsRequest in describe_configs_request,
         DescribeConfigsResponse in describe_configs_response;
+    alter_configs: AlterConfigs, AlterConfigsRequest in alter_configs_request,
+        AlterConfigsResponse in alter_configs_response;
     create_partitions: CreatePartitions, CreatePartitionsRequest in create_partitions_request,
         CreatePartitionsResponse in create_partitions_response;
     incremental_alter_configs: IncrementalAlterConfigs,

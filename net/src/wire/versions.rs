@@ -68,6 +68,7 @@ api_table! {
     InitProducerId = 22: 0 - 5, flexible 2;
     OffsetForLeaderEpoch = 23: 2 - 4, flexible 4;
     DescribeConfigs = 32: 1 - 4, flexible 4;
+    AlterConfigs = 33: 0 - 2, flexible 2;
     CreatePartitions = 37: 0 - 3, flexible 2;
     IncrementalAlterConfigs = 44: 0 - 1, flexible 1;
     DescribeCluster = 60: 0 - 2, flexible 0;

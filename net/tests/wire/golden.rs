@@ -29,6 +29,7 @@ const FIXTURES: &[(ApiKey, &str)] = fixtures! {
     InitProducerId: "init_producer_id",
     OffsetForLeaderEpoch: "offset_for_leader_epoch",
     DescribeConfigs: "describe_configs",
+    AlterConfigs: "alter_configs",
     CreatePartitions: "create_partitions",
     IncrementalAlterConfigs: "incremental_alter_configs",
     DescribeCluster: "describe_cluster",
