@@ -14,5 +14,6 @@ pub mod mount;
 mod native_load;
 pub mod proxy;
 pub mod server;
+pub mod spread;
 pub mod tidy;
 pub mod wire;

@@ -12,6 +12,7 @@ use millrace_tests::{
     kernel,
     load::{Client, Load, Run},
     manifest::Manifest,
+    spread::Spread,
     wire::Connection,
 };
 
@@ -96,11 +97,7 @@ fn run_once(broker: &Broker) -> io::Result<(Run, bool)> {
 type Figure = (&'static str, fn(&Run) -> f64);
 
 fn write(runs: &Runs, data_dir: &Path) -> io::Result<()> {
-    let median = |runs: &[Run], of: fn(&Run) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
+    let median = |runs: &[Run], of: fn(&Run) -> f64| Spread::of(runs.iter().map(of)).median;
     let figures: [Figure; 3] = [
         ("p50_ms", |run| run.p50_ms),
         ("p99_ms", |run| run.p99_ms),

@@ -1,6 +1,6 @@
 //! Medians, spreads and ratios of a comparison, for people and as JSON.
 
-use millrace_tests::{load::Run, manifest::quote};
+use millrace_tests::{load::Run, manifest::quote, spread::Spread};
 
 use crate::scenario::Scenario;
 
@@ -41,7 +41,7 @@ impl Comparison {
         let heads = ["", "millrace", "kafka", "ratio", "spread", "spread"];
         table.push_str(&row(&heads.map(str::to_owned)));
         for (at, name) in Run::NAMES.iter().enumerate() {
-            let (ours, theirs) = (Spread::of(&self.ours, at), Spread::of(&self.theirs, at));
+            let (ours, theirs) = (spread(&self.ours, at), spread(&self.theirs, at));
             table.push_str(&row(&[
                 (*name).to_owned(),
                 format!("{:.2}", ours.median),
@@ -62,7 +62,7 @@ impl Comparison {
         let ours = scenario.our_topic.iter().copied().map(setting).collect::<Vec<_>>().join(" ");
         let ours = if ours.is_empty() { "flush.messages=1 (default)".to_owned() } else { ours };
         let ratios = (0..Run::NAMES.len()).map(|at| {
-            let ratio = Spread::of(&self.ours, at).median / Spread::of(&self.theirs, at).median;
+            let ratio = spread(&self.ours, at).median / spread(&self.theirs, at).median;
             format!("{}: {}", quote(Run::NAMES[at]), number(ratio))
         });
         let lines = [
@@ -84,7 +84,7 @@ impl Comparison {
 fn side_json(runs: &[Run], durability: &str) -> String {
     let figures = (0..Run::NAMES.len()).map(|at| {
         let values: Vec<String> = runs.iter().map(|run| number(run.figures()[at])).collect();
-        let spread = Spread::of(runs, at);
+        let spread = spread(runs, at);
         format!(
             "\n    {}: {{ \"median\": {}, \"spread_percent\": {}, \"runs\": [{}] }}",
             quote(Run::NAMES[at]),
@@ -95,6 +95,11 @@ fn side_json(runs: &[Run], durability: &str) -> String {
     });
     let figures: Vec<String> = figures.collect();
     format!("{{\n    \"durability\": {},{}\n  }}", quote(durability), figures.join(","))
+}
+
+/// Of one of the figures of [`Run::NAMES`], by its place there.
+fn spread(runs: &[Run], figure: usize) -> Spread {
+    Spread::of(runs.iter().map(|run| run.figures()[figure]))
 }
 
 /// JSON knows no infinity and no "not a number".
@@ -114,27 +119,4 @@ fn row(cells: &[String; 6]) -> String {
     let [name, cells @ ..] = cells;
     let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
     format!("{name:<20}{cells}\n")
-}
-
-/// The middle of some runs and how far apart they are.
-struct Spread {
-    median: f64,
-    lowest: f64,
-    highest: f64,
-}
-
-impl Spread {
-    fn of(runs: &[Run], figure: usize) -> Self {
-        let mut values: Vec<f64> = runs.iter().map(|run| run.figures()[figure]).collect();
-        values.sort_by(f64::total_cmp);
-        let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
-        let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
-        let median = f64::midpoint(at(low), at(high));
-        Self { median, lowest: at(0), highest: at(values.len().saturating_sub(1)) }
-    }
-
-    /// From lowest to highest, in percent of the median.
-    fn percent(&self) -> f64 {
-        (self.highest - self.lowest) / self.median * 100.0
-    }
 }
