@@ -2,6 +2,7 @@
 //! scripts read them.
 
 use clap::Args;
+use millrace_engine::types::uuid_text;
 use millrace_net::client::{
     admin::{Admin, ConfigSource, Resource},
     cluster::{PartitionInfo, TopicInfo},
@@ -97,7 +98,7 @@ fn topic_line(topic: &TopicInfo, configs: &[String]) -> String {
         "Topic: {}\tTopicId: {}\tPartitionCount: {}\tReplicationFactor: {replication_factor}\t\
          Configs: {}",
         topic.name,
-        base64(&topic.topic_id.0),
+        uuid_text(&topic.topic_id.0),
         topic.partitions.len(),
         configs.join(","),
     )
@@ -118,35 +119,12 @@ fn nodes(ids: &[i32]) -> String {
     ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Kafka's text form of an id: base64 with the URL alphabet and no padding.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0_u32, |bits, at| {
-            bits << 8 | u32::from(group.get(at).copied().unwrap_or_default())
-        });
-        for place in 0..=group.len() {
-            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
-            text.push(char::from(ALPHABET[index]));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use millrace_engine::types::TopicId;
     use millrace_net::wire::ErrorCode;
 
     use super::*;
-
-    #[test]
-    fn ids_are_kafkas_base64() {
-        assert_eq!(base64(&[0; 16]), "AAAAAAAAAAAAAAAAAAAAAA");
-        let id: Vec<u8> = (0..16).map(|byte| byte * 17).collect();
-        assert_eq!(base64(&id), "ABEiM0RVZneImaq7zN3u_w");
-    }
 
     #[test]
     fn lines_are_those_of_kafka_topics() {
