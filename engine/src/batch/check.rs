@@ -317,8 +317,9 @@ fn check_header(header: &Header) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Refuses more records than `payload_bytes` can hold, or can be decompressed to under the cap: each
-/// takes an offset, so a batch of a few bytes could use up billions. A walk would refuse the same.
+/// Refuses more records than `payload_bytes` can hold, or can be decompressed to under the cap:
+/// each takes an offset, so a batch of a few bytes could use up billions. A walk would refuse the
+/// same.
 fn check_count(header: &Header, payload_bytes: usize, rules: &Rules) -> Result<(), Rejection> {
     let count = usize::try_from(header.record_count).unwrap_or(usize::MAX);
     let fit_in = |bytes: usize| count <= bytes / SMALLEST_RECORD_BYTES;

@@ -135,10 +135,9 @@ pub enum Refusal {
     InvalidRequest(String),
     /// The broker's settings forbid deletion (TOPIC_DELETION_DISABLED).
     TopicDeletionDisabled(String),
-    /// Too many commands wait; the same one may do later (THROTTLING_QUOTA_EXCEEDED or
-    /// REQUEST_TIMED_OUT).
+    /// Too many commands wait; the same one may do later (REQUEST_TIMED_OUT).
     Busy(String),
-    /// The writer has stopped or is stopping (NOT_CONTROLLER, which clients retry).
+    /// The writer has stopped or is stopping (REQUEST_TIMED_OUT, which clients retry).
     Stopping(String),
     /// The metadata log cannot be written any more in this process (KAFKA_STORAGE_ERROR).
     Failed(String),
