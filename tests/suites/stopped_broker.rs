@@ -3,7 +3,7 @@
 
 use std::{
     net::{SocketAddr, TcpStream},
-    sync::{Arc, mpsc},
+    sync::mpsc,
     time::Duration,
 };
 
@@ -48,24 +48,23 @@ fn a_write_that_nobody_takes_ends_and_its_records_fail() {
     let broker = Broker::start(Options::default().with_shards(1));
     let mut link = Connection::open(broker.address()).expect("it answers");
     link.create_topic_with("large", 1, &[("max.message.bytes", "33554432")]).expect("made");
-    let producer = Arc::new(producer(&broker));
+    let producer = producer(&broker);
     let record = ProducerRecord { topic: "large", ..ProducerRecord::default() };
     producer
         .send_and_wait(&ProducerRecord { value: Some(b"opens the connection"), ..record })
         .expect("the broker runs");
     stand_still(&broker);
     let value = vec![7; VALUE_BYTES];
-    let (told, outcomes) = mpsc::channel();
+    let (told, outcomes) = mpsc::sync_channel(1);
     let callback: Callback = Box::new(move |outcome| {
         let _ = told.send(outcome.is_ok());
     });
     producer
         .send(&ProducerRecord { value: Some(&value), ..record }, Some(callback))
         .expect("it is queued");
-    let (flushed, waiting) = mpsc::channel();
-    let flushing = producer.clone();
+    let (flushed, waiting) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        flushing.flush();
+        producer.flush();
         let _ = flushed.send(());
     });
     waiting.recv_timeout(HANGS).expect("flush() ends");
