@@ -66,7 +66,7 @@ mod tests {
         let route = Route::default();
         route.send(1);
         route.send(2);
-        let (sender, delivered) = mpsc::channel();
+        let (sender, delivered) = mpsc::sync_channel(2);
         route.open(Box::new(move |item| sender.send(item).expect("the test listens")));
         route.send(3);
         drop(route);
