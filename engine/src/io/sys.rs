@@ -57,18 +57,28 @@ pub(super) fn allowed_cpus() -> io::Result<Vec<usize>> {
 
 /// The set of one CPU.
 pub(super) fn only(cpu: usize) -> libc::cpu_set_t {
-    assert!(cpu < size_of::<libc::cpu_set_t>() * 8, "the kernel named this CPU in such a set");
+    set_of(&[cpu])
+}
+
+fn set_of(cpus: &[usize]) -> libc::cpu_set_t {
+    let known = cpus.iter().all(|&cpu| cpu < size_of::<libc::cpu_set_t>() * 8);
+    assert!(known, "the kernel named these CPUs in such a set");
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: all zeros is a valid, empty set, and the index is below its capacity in bits.
+    // SAFETY: all zeros is a valid, empty set, and each index is below its capacity in bits.
     unsafe {
-        libc::CPU_SET(cpu, set.assume_init_mut());
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, set.assume_init_mut()));
         set.assume_init()
     }
 }
 
 /// Keeps the calling thread on one CPU.
 pub(super) fn pin_to(cpu: usize) -> io::Result<()> {
-    let set = only(cpu);
+    keep_on(&[cpu])
+}
+
+/// Keeps the calling thread on these CPUs; it may run on any of them.
+pub(super) fn keep_on(cpus: &[usize]) -> io::Result<()> {
+    let set = set_of(cpus);
     // SAFETY: pointer and size describe `set`; 0 means the calling thread.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
         .map(drop)

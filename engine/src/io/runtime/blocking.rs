@@ -1,7 +1,8 @@
 //! Threads for work that may block or takes long.
 //!
 //! Two crews for all shards: one for the file system's metadata calls, one for what computes long,
-//! so that no file waits behind a batch. Few threads each, started when first needed, not pinned.
+//! so that no file waits behind a batch. Few threads each, started when first needed, on any CPU that
+//! the process had before its shards were pinned.
 //! Work is begun in the order it came. A call to the file system is finished even if nobody waits
 //! for it any more; long work that nobody waits for is not begun. A panic in it ends the process.
 
@@ -18,7 +19,7 @@ use crossbeam::channel::{self, Receiver, Sender};
 
 use super::tasks::AbortOnPanic;
 use crate::{
-    io::oneshot,
+    io::{oneshot, sys},
     limits::{BLOCKING_THREADS, LONG_WORK_THREADS},
 };
 
@@ -36,6 +37,8 @@ pub(in crate::io) struct Blocking {
 struct Crew {
     name: &'static str,
     threads_max: usize,
+    /// A thread would else inherit the only CPU of the shard that starts it; empty if unknown.
+    cpus: Arc<[usize]>,
     /// `None` ends the thread that takes it.
     sender: Sender<Option<Work>>,
     receiver: Receiver<Option<Work>>,
@@ -50,10 +53,12 @@ struct Shared {
 }
 
 impl Blocking {
+    /// To be called by a thread that is not pinned.
     pub(super) fn new() -> Self {
+        let cpus: Arc<[usize]> = sys::allowed_cpus().unwrap_or_default().into();
         Self {
-            files: Crew::new("blocking", BLOCKING_THREADS),
-            long: Crew::new("long-work", LONG_WORK_THREADS),
+            files: Crew::new("blocking", BLOCKING_THREADS, cpus.clone()),
+            long: Crew::new("long-work", LONG_WORK_THREADS, cpus),
         }
     }
 
@@ -96,9 +101,9 @@ impl Blocking {
 }
 
 impl Crew {
-    fn new(name: &'static str, threads_max: usize) -> Self {
+    fn new(name: &'static str, threads_max: usize, cpus: Arc<[usize]>) -> Self {
         let (sender, receiver) = channel::unbounded();
-        Self { name, threads_max, sender, receiver, shared: Arc::default() }
+        Self { name, threads_max, cpus, sender, receiver, shared: Arc::default() }
     }
 
     fn start(&self, work: Work) {
@@ -109,7 +114,13 @@ impl Crew {
             let receiver = self.receiver.clone();
             let shared = self.shared.clone();
             let name = format!("{}-{}", self.name, threads.len());
-            match thread::Builder::new().name(name).spawn(move || serve(&receiver, &shared)) {
+            let cpus = self.cpus.clone();
+            let main = move || {
+                // Where it cannot move it works all the same, in turn with its shard.
+                let _moved = sys::keep_on(&cpus);
+                serve(&receiver, &shared);
+            };
+            match thread::Builder::new().name(name).spawn(main) {
                 Ok(thread) => threads.push(thread),
                 // With one thread at least, work only waits longer.
                 Err(error) => assert!(!threads.is_empty(), "no thread for blocking work: {error}"),

@@ -425,3 +425,17 @@ fn no_runnable_background_task_is_slept_over() {
         }
     });
 }
+
+/// They inherited the one CPU of the shard that needed them first.
+#[test]
+fn threads_for_blocking_work_may_use_every_cpu() {
+    let here = sys::allowed_cpus().expect("known");
+    let options = RuntimeOptions { pin: true, ..RuntimeOptions::for_tests(1) };
+    on_each_executor(&options, move |shard| {
+        let here = here.clone();
+        async move {
+            let long = shard.env.run_long(sys::allowed_cpus).await.expect("known");
+            assert_eq!(long, here, "of {here:?}");
+        }
+    });
+}
