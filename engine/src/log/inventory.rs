@@ -155,11 +155,28 @@ async fn find_segment<D: Disk>(
     let mut seal = None;
     if names.seals.contains(&base) {
         let path = dir.join(file_name(base, SEAL_SUFFIX));
-        let bytes = disk.read_file(&path, SMALL_FILE_CAP_BYTES).await?;
-        seal = SealRecord::decode(&bytes)
+        let bytes = read_remakable(disk, &path, SMALL_FILE_CAP_BYTES).await?;
+        seal = bytes
+            .and_then(|bytes| SealRecord::decode(&bytes))
             .filter(|record| record.base == base && record.size == length);
     }
     Ok(FoundSegment { base, length, seal })
+}
+
+/// The bytes of a file that can be made again from batches: one that is gone, too long, or that the
+/// device cannot read, is as good as absent. Want of descriptors or memory says nothing about it.
+pub(super) async fn read_remakable<D: Disk>(
+    disk: &D,
+    path: &Path,
+    cap_bytes: u64,
+) -> io::Result<Option<Vec<u8>>> {
+    match disk.read_file(path, cap_bytes).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn read_checkpoint<D: Disk>(
@@ -201,8 +218,8 @@ async fn read_producers<D: Disk>(
     }
     for offset in names.snapshots.iter().rev().filter(|offset| boundaries.contains(offset)) {
         let path = dir.join(file_name(*offset, PRODUCERS_SUFFIX));
-        let bytes = disk.read_file(&path, SMALL_FILE_CAP_BYTES).await?;
-        if let Some((producers, end)) = snapshot::decode(&bytes)
+        let bytes = read_remakable(disk, &path, SMALL_FILE_CAP_BYTES).await?;
+        if let Some((producers, end)) = bytes.and_then(|bytes| snapshot::decode(&bytes))
             && end == *offset
         {
             return Ok((producers, end));

@@ -342,12 +342,8 @@ pub(super) async fn load_indexes<D: Disk>(
 ) -> io::Result<Option<Indexes>> {
     let read = async |suffix, mark: FileMark| {
         let path = dir.join(file_name(record.base, suffix));
-        match disk.read_file(&path, INDEX_FILE_CAP_BYTES).await {
-            Ok(bytes) => Ok(Some(bytes).filter(|bytes| FileMark::of(bytes) == mark)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
-            Err(error) => Err(error),
-        }
+        let bytes = inventory::read_remakable(disk, &path, INDEX_FILE_CAP_BYTES).await?;
+        io::Result::Ok(bytes.filter(|bytes| FileMark::of(bytes) == mark))
     };
     let offsets = read(INDEX_SUFFIX, record.index).await?;
     let times = read(TIME_INDEX_SUFFIX, record.time_index).await?;

@@ -14,11 +14,13 @@ use std::{
 use super::{calls::Call, join::Join, *};
 use crate::{
     batch::{HEADER_BYTES, Header},
+    config::BrokerConfig,
     io::{
         Clock,
         file::RealDisk,
         runtime::{RealEnv, RuntimeOptions, ShardContext, run_shards},
     },
+    meta::{Command, NewTopic, writer},
 };
 
 /// Runs `main` as shard 0, beside a shard 1 that takes no message and ends once it is told so.
@@ -63,7 +65,50 @@ async fn start(
         image,
         producer_id_expiration_ms: 1,
     };
-    Shard::start(parts).await.expect("it starts")
+    Shard::start(parts).await
+}
+
+/// The metadata of a new node in `dir` with one topic of two partitions.
+fn image_with_topic(dir: &Path, name: &str) -> Arc<Image> {
+    let mut broker = BrokerConfig::default();
+    broker.log_dirs = vec![dir.into()];
+    let broker = Arc::new(broker);
+    let start = || writer::start(broker.clone(), &DiskHealth::new(), Box::new(|_| {}));
+    let (handle, _) = start().expect("starts");
+    let topic = NewTopic { partitions: 2, ..NewTopic::with_defaults(name) };
+    handle.call(Command::CreateTopic(topic)).expect("made");
+    handle.stop();
+    let (handle, image) = start().expect("starts again");
+    handle.stop();
+    image
+}
+
+/// One partition that did not open kept the broker from starting.
+#[test]
+fn a_start_serves_the_partitions_that_open_and_the_others_once_they_do() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().to_owned();
+    let image = image_with_topic(&path, "topic");
+    let obstacle = path.join("topic-1");
+    std::fs::write(&obstacle, b"a file where a directory goes").expect("our own folder");
+    let shards = run_shards(&RuntimeOptions::for_tests(1), move |context| {
+        let (path, image, obstacle) = (path.clone(), image.clone(), obstacle.clone());
+        async move {
+            let topic = image.topic("topic").expect("made").id;
+            let shard = start(context, path, 1, image).await;
+            let [good, bad] =
+                [0, 1].map(|index| TopicPartition { topic, partition: PartitionIndex(index) });
+            assert!(shard.find(good).is_some(), "nothing is in its way");
+            assert!(shard.find(bad).is_none());
+            assert_eq!(shard.absence(bad), failure::Failure::Storage);
+            std::fs::remove_file(obstacle).expect("our own file");
+            while shard.find(bad).is_none() {
+                shard.env().sleep(Duration::from_millis(1)).await;
+            }
+            shard.close().await.expect("closed");
+        }
+    });
+    shards.expect("starts").join().expect("ends");
 }
 
 /// A partition that shard 1 owns.

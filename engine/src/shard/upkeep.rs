@@ -9,7 +9,6 @@ use std::{
 
 use super::{Inner, Parts, Shard, frame::Header, images::Applied, signal::race};
 use crate::{
-    error::Result,
     io::{Disk, Env, buf::Chain},
     limits,
     log::{is_deleted_name, remove_later},
@@ -17,8 +16,9 @@ use crate::{
 };
 
 impl<E: Env> Shard<E> {
-    /// Opens every partition that this shard owns and starts to take messages.
-    pub async fn start(parts: Parts<E>) -> Result<Self> {
+    /// Opens every partition that this shard owns and starts to take messages. Those that cannot
+    /// be opened are reported in one line and tried again, as they are later on.
+    pub async fn start(parts: Parts<E>) -> Self {
         let image = parts.image.clone();
         let count = parts.count;
         assert!(parts.id.0 < count, "a shard is one of those there are");
@@ -51,7 +51,9 @@ impl<E: Env> Shard<E> {
             recovered: Cell::default(),
         };
         let shard = Self { inner: Rc::new(inner) };
-        shard.apply(image).await?;
+        if let Err(error) = shard.apply(image).await {
+            shard.report_unopened(&error);
+        }
         if shard.id() == ShardId(0) {
             shard.finish_deletions().await;
             shard.set_strays_aside().await;
@@ -59,7 +61,7 @@ impl<E: Env> Shard<E> {
         shard.inner.env.spawn(shard.clone().run_mailbox());
         shard.inner.env.spawn(shard.clone().run_unstall());
         shard.reopen_later();
-        Ok(shard)
+        shard
     }
 
     /// Removes in the background what an earlier process had renamed for deletion and left. Looked

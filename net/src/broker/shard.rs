@@ -79,7 +79,7 @@ async fn open(
         image: plan.image.clone(),
         producer_id_expiration_ms: i64::try_from(expiration_ms).unwrap_or(i64::MAX),
     })
-    .await?;
+    .await;
     Ok((shard, disks))
 }
 

@@ -43,7 +43,9 @@ pub enum FaultPoint {
     Sync,
     /// `Disk::flush`.
     Flush,
-    /// Everything else: names, directories, lengths, small files.
+    /// `Disk::read_file`.
+    ReadFile,
+    /// Everything else: names, directories, lengths, small files that are written.
     Other,
 }
 
@@ -458,7 +460,8 @@ impl Disk for FakeDisk {
 
     async fn read_file(&self, path: &Path, cap_bytes: u64) -> io::Result<Vec<u8>> {
         let path = path.to_owned();
-        self.other(move |state| {
+        self.operation(move |state| {
+            state.inject(FaultPoint::ReadFile)?;
             let id = state.names.get(&path).ok_or_else(|| DiskState::missing(&path))?;
             let bytes = state.inodes.get(id).map(|inode| inode.current.clone());
             let bytes = bytes.unwrap_or_default();

@@ -106,8 +106,9 @@ fn live(sim: &Sim, partitions: &mut [Partition], random: &mut Random) -> End {
             FaultPoint::Zeros,
             FaultPoint::Sync,
             FaultPoint::Flush,
+            FaultPoint::ReadFile,
             FaultPoint::Other,
-        ][random.below(5)];
+        ][random.below(6)];
         let errno = [libc::EIO, libc::ENOSPC][random.below(2)];
         sim.disk().fail(point, random.below(40), errno);
     }

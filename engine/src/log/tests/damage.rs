@@ -1,7 +1,7 @@
 //! A torn tail is cut, damage is kept: two things that look alike and must not be mixed up.
 
 use super::*;
-use crate::io::fake::Random;
+use crate::io::fake::{FaultPoint, Random};
 
 const LOG: &str = "00000000000000000000.log";
 
@@ -262,4 +262,39 @@ fn stale_batches_of_the_same_file_are_not_taken_for_new_ones() {
     let world = cut_with_segment(&[&bytes[..size], &bytes[2 * size..], &bytes[..size]]);
     let (log, _) = world.open(&Settings::default());
     assert_eq!(end(&log), Offset(1), "a good batch with another offset breaks the chain");
+}
+
+/// One unreadable sector in a file that batches can replace kept the partition from opening.
+#[test]
+fn side_files_that_cannot_be_read_are_made_again() {
+    let mut tolerated = 0;
+    for after in 0..20 {
+        let world = World::fresh();
+        let (log, _) = world.open(&small_segments());
+        for n in 0..30_u8 {
+            world.append(&log, &[&[n; 200]]);
+        }
+        world.close(&log);
+        let bytes = world.read_all(&log);
+        drop(log);
+        let world = world.power_cut();
+        world.sim.disk().fail(FaultPoint::ReadFile, after, libc::EIO);
+        let opening = Log::open(
+            world.sim.env(),
+            world.volume.clone(),
+            world.pool.clone(),
+            dir().to_owned(),
+            small_segments(),
+        );
+        // The first two say what nothing else does: the durable end and the leader epochs.
+        let Ok((log, report)) = world.sim.block_on(opening) else {
+            assert!(after < 2, "read {after}");
+            continue;
+        };
+        assert!(report.damage.is_empty(), "read {after}: {report:?}");
+        assert!(world.read_all(&log) == bytes, "read {after}");
+        world.append(&log, &[b"goes on"]);
+        tolerated += 1;
+    }
+    assert_eq!(tolerated, 18);
 }
