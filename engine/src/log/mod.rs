@@ -49,7 +49,7 @@ use std::{cell::RefCell, path::PathBuf, rc::Rc};
 pub use append::{AppendError, Appended};
 pub use marks::Marks;
 pub use read::{ColdRead, Read};
-pub use remove::{delete_directory, is_deleted_name, remove_later};
+pub use remove::{delete_directory, is_deleted_name, name_aside, remove_later};
 pub use settings::Settings;
 pub use volume::Volume;
 

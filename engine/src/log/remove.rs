@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{Error, Kind, Result},
     io::{Disk, DiskFile, Env, OpenMode},
-    limits::TRUNCATE_STEP_BYTES,
+    limits::{FILE_NAME_BYTES_MAX, TRUNCATE_STEP_BYTES},
     types::Offset,
 };
 
@@ -129,6 +129,15 @@ async fn remove_directory<E: Env>(env: &E, disk: &E::Disk, dir: &Path) -> io::Re
     }
 }
 
+/// The name of a partition's directory with `suffix` (ASCII), and of its topic as much as fits into
+/// a name, as Kafka's `LocalLog.logDirNameWithSuffixCappedLength` has it.
+#[must_use]
+pub fn name_aside(name: &str, suffix: &str) -> String {
+    let (topic, partition) = name.split_at(name.rfind('-').unwrap_or(name.len()));
+    let room = FILE_NAME_BYTES_MAX.saturating_sub(partition.len() + suffix.len());
+    format!("{}{partition}{suffix}", &topic[..topic.floor_char_boundary(room)])
+}
+
 /// Gives a partition's directory up as Kafka does: renamed to `<topic>-<partition>.<id>-delete`,
 /// durably, when it completes; then removed in the background, or by the next start.
 ///
@@ -137,7 +146,8 @@ async fn remove_directory<E: Env>(env: &E, disk: &E::Disk, dir: &Path) -> io::Re
 pub async fn delete_directory<E: Env>(env: &E, disk: &E::Disk, dir: &Path) -> io::Result<()> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = env.next_u64();
-    let target = dir.with_file_name(format!("{name}.{id:016x}{DELETED_DIRECTORY_SUFFIX}"));
+    let suffix = format!(".{id:016x}{DELETED_DIRECTORY_SUFFIX}");
+    let target = dir.with_file_name(name_aside(&name, &suffix));
     disk.rename(dir, &target).await?;
     if let Some(parent) = target.parent() {
         disk.sync_dir(parent).await?;

@@ -14,13 +14,14 @@ use crate::{
     error::{Error, Result},
     io::{Disk, Env},
     limits::STRAYS_NAMED_MAX,
+    log::name_aside,
     meta::Image,
     types::{PartitionIndex, TopicId},
 };
 
 /// The name under which the directory `name` of `topic` is kept.
 fn stray_name(name: &str, topic: TopicId) -> String {
-    format!("{name}.{topic}-stray")
+    name_aside(name, &format!(".{topic}-stray"))
 }
 
 /// Whether `name` is a partition's directory that no partition of `image` would have. Those of

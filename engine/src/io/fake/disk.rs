@@ -28,7 +28,10 @@ use super::{
     inode::{Inode, Survival},
     random::Random,
 };
-use crate::io::{Disk, FlushScope, OpenMode, buf::Pool};
+use crate::{
+    io::{Disk, FlushScope, OpenMode, buf::Pool},
+    limits::FILE_NAME_BYTES_MAX,
+};
 
 /// Kinds of operation that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +134,9 @@ impl DiskState {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.file_name().is_some_and(|name| name.len() > FILE_NAME_BYTES_MAX) {
+            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+        }
         if self.names.contains_key(from) {
             self.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
             return Ok(());

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     error::Kind,
     io::Spawn,
-    log::{is_deleted_name, remove_later},
+    log::{is_deleted_name, name_aside, remove_later},
 };
 
 fn filled(world: &World, settings: &Settings) -> Log<FakeEnv> {
@@ -160,4 +160,22 @@ fn a_log_deleted_amid_its_retention_leaves_the_next_one_of_its_name_alone() {
         assert!(report.damage.is_empty(), "seed {seed}: {report:?}");
         assert_eq!(world.read_all(&new), bytes, "seed {seed}");
     }
+}
+
+/// The suffix made the name of the directory longer than a file system takes.
+#[test]
+fn a_topic_with_the_longest_name_can_be_deleted() {
+    for length in [1, 225, 231, 249] {
+        let world = World::fresh();
+        let name = "t".repeat(length) + "-12345";
+        let (log, _) = world.open_at(&Path::new("/data").join(&name), &Settings::default());
+        let deleting = log.clone();
+        world.sim.block_on(async move { deleting.delete().await }).expect("deleted");
+        let names = world.sim.disk().names(Path::new("/data"));
+        assert!(names.iter().all(|name| is_deleted_name(name)), "{names:?}");
+        assert!(names.iter().all(|name| name.contains("t-12345.")), "{names:?}");
+        let stray = name_aside(&name, &format!(".{}-stray", "i".repeat(36)));
+        assert!(stray.len() <= 255 && stray.contains("t-12345.iii"), "{stray}");
+    }
+    assert_eq!(name_aside("a-0", ".x"), "a-0.x");
 }
