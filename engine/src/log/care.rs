@@ -18,12 +18,14 @@ enum Record {
 /// One look; whether another is wanted.
 pub(super) async fn look_after<E: Env>(shared: &Rc<Shared<E>>) -> bool {
     let now_ms = shared.env.wall_ms();
-    let (quiet, record) = {
+    let (quiet, record, flush) = {
         let mut state = shared.state.borrow_mut();
         let ended = state.has_failed() || state.closed.is_some();
         let silent_ms = now_ms.saturating_sub(state.last_append_ms);
         let settled = state.marks.durable_end() == state.marks.log_end();
         let quiet = ended || (silent_ms >= TAIL_IDLE_MS && settled);
+        // The settings of a relaxed log may never ask for its last records.
+        let flush = !ended && silent_ms >= TAIL_IDLE_MS && state.has_unflushed();
         if quiet {
             state.cared_for = false;
         }
@@ -39,8 +41,11 @@ pub(super) async fn look_after<E: Env>(shared: &Rc<Shared<E>>) -> bool {
             DURABLE_RECORD_BYTES.. => Record::Noted,
             _ => Record::None,
         };
-        (quiet, record)
+        (quiet, record, flush)
     };
+    if flush {
+        shared.volume.request_flush(shared);
+    }
     let written = match record {
         Record::None => Ok(()),
         Record::Noted => checkpoint::note(shared).await,

@@ -49,14 +49,17 @@ pub(super) async fn delete_records<E: Env>(shared: &Rc<Shared<E>>, to: Offset) -
 /// Removes what `retention.ms`, `retention.bytes` and the start of the log allow, and forgets
 /// silent producers. Returns the number of segments removed.
 pub(super) async fn apply_retention<E: Env>(shared: &Rc<Shared<E>>, now_ms: i64) -> Result<usize> {
-    {
+    let flush = {
         let mut state = shared.state.borrow_mut();
         if let Some(error) = state.failure.as_ref().or(state.closed.as_ref()) {
             return Err(error.clone());
         }
         let expiration_ms = state.settings.producer_id_expiration_ms;
         state.producers.expire(now_ms, expiration_ms);
-        roll_when_aged(&mut state, now_ms);
+        roll_when_aged(&mut state, now_ms)
+    };
+    if flush {
+        shared.volume.request_flush(shared);
     }
     seal::start(shared);
     let Some(_naming) = Naming::begin(shared) else { return Ok(0) };
@@ -77,14 +80,17 @@ pub(super) async fn apply_retention<E: Env>(shared: &Rc<Shared<E>>, now_ms: i64)
     Ok(removed)
 }
 
-/// Kafka rolls a segment that would be removed were it not the active one.
-fn roll_when_aged<E: Env>(state: &mut State<E>, now_ms: i64) {
+/// Kafka rolls a segment that would be removed were it not the active one. Returns whether it waits
+/// for a flush: one is due though the topic's own settings may never ask for it.
+fn roll_when_aged<E: Env>(state: &mut State<E>, now_ms: i64) -> bool {
     let (retention_ms, end) = (state.settings.retention_ms, state.marks.log_end());
     let settled = state.marks.durable_end() == end && state.marks.high_watermark() == end;
     let segment = state.active();
-    if segment.size > 0 && settled && has_aged(segment_age_ms(segment, now_ms), retention_ms) {
+    let aged = segment.size > 0 && has_aged(segment_age_ms(segment, now_ms), retention_ms);
+    if aged && settled {
         roll_segment(state, now_ms);
     }
+    aged && state.has_unflushed()
 }
 
 fn segment_age_ms<F>(segment: &super::segment::Segment<F>, now_ms: i64) -> i64 {

@@ -155,6 +155,11 @@ impl<E: Env> State<E> {
         self.written.saturating_sub(segment.origin).min(segment.size)
     }
 
+    /// Whether the device has bytes that no flush has covered yet.
+    pub(super) fn has_unflushed(&self) -> bool {
+        self.written_end > self.marks.durable_end()
+    }
+
     /// Gives all memory and files back; the log is gone.
     pub(super) fn release(&mut self) {
         self.tail = Tail::new(self.tail.end());

@@ -162,6 +162,29 @@ fn a_log_deleted_amid_its_retention_leaves_the_next_one_of_its_name_alone() {
     }
 }
 
+/// Nothing asked for the flush of the last records of a relaxed topic, so they were never durable,
+/// their segment was never rolled, and `retention.ms` never reached them.
+#[test]
+fn the_last_records_of_a_silent_relaxed_topic_age_too() {
+    let world = World::fresh();
+    let relaxed = Settings { flush_messages: 1_000, retention_ms: 15_000, ..small_segments() };
+    let log = filled(&world, &relaxed);
+    for _ in 0..5 {
+        world.sim.advance(Duration::from_secs(100));
+        apply(&world, &log);
+        world.sim.settle();
+    }
+    assert_eq!(log.marks().log_start(), Offset(30));
+    let (log, _) = world.open_at(Path::new("/data/topic-1"), &relaxed);
+    world.append(&log, &[b"last"]);
+    assert_eq!(log.marks().durable_end(), Offset(0), "relaxed");
+    apply(&world, &log);
+    world.sim.settle();
+    assert_eq!(log.marks().durable_end(), Offset(0), "retention leaves young records alone");
+    world.sim.advance(Duration::from_secs(100));
+    assert_eq!(log.marks().durable_end(), Offset(1), "a silent log is flushed in the end");
+}
+
 /// The suffix made the name of the directory longer than a file system takes.
 #[test]
 fn a_topic_with_the_longest_name_can_be_deleted() {
