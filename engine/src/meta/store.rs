@@ -5,7 +5,7 @@
 //!
 //! Invariant: a log file and a snapshot of the same index exist in that order: the new log first,
 //! then the snapshot that lets older files go. A failed write is final for the store, a failed flush for
-//! all of the file system ([`DiskHealth`]).
+//! all of the file system ([`DiskHealth`]). Want of room is not: what was begun is cut back.
 
 #![expect(
     clippy::disallowed_methods,
@@ -50,6 +50,8 @@ pub(super) struct Store {
     next_index: u64,
     /// Length of the log at which a snapshot is made.
     compact_at: u64,
+    /// The last frame's seal found no room. Nothing may follow the frame before it.
+    owes_seal: bool,
     /// Of the file system it lies on.
     health: DiskHealth,
     failure: Option<Error>,
@@ -132,6 +134,7 @@ impl Store {
             length: length as u64,
             next_index,
             compact_at: compact_at(0),
+            owes_seal: false,
             health,
             failure: None,
         })
@@ -157,21 +160,51 @@ impl Store {
     fn write_seal(&mut self) -> Result<()> {
         let mut bytes = Vec::with_capacity(journal::SEAL_BYTES);
         journal::put_seal(&mut bytes, self.salt, self.length, self.next_index);
-        let written = self.file.write_all_at(&bytes, self.length);
-        written.map_err(|error| failed(&self.path, &error))?;
+        self.put(&bytes)
+    }
+
+    /// Writes `bytes` at the end; for want of room nothing of them, which is of kind `Full`.
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = self.file.write_all_at(bytes, self.length) {
+            let error = failed(&self.path, &error);
+            if error.kind() == Kind::Full {
+                let cut = self.cut_back();
+                cut.map_err(|cut| Error::new(Kind::Fatal, format!("{error}; cutting: {cut}")))?;
+            }
+            return Err(error);
+        }
         self.length += bytes.len() as u64;
         Ok(())
     }
 
+    fn cut_back(&self) -> io::Result<()> {
+        if self.file.metadata()?.len() <= self.length {
+            return Ok(());
+        }
+        self.file.set_len(self.length)
+    }
+
+    /// The frame is durable once it is flushed, so want of room for its seal is no failure of it.
     fn append_frame(&mut self, records: &[Record]) -> Result<()> {
+        self.pay_seal()?;
         let mut bytes = Vec::new();
         journal::put_frame(&mut bytes, self.next_index, records);
-        let written = self.file.write_all_at(&bytes, self.length);
-        written.map_err(|error| failed(&self.path, &error))?;
+        self.put(&bytes)?;
         self.flush()?;
-        self.length += bytes.len() as u64;
         self.next_index += records.len() as u64;
-        self.write_seal()
+        self.owes_seal = true;
+        self.pay_seal().or_else(|error| match error.kind() {
+            Kind::Full => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    fn pay_seal(&mut self) -> Result<()> {
+        if self.owes_seal {
+            self.write_seal()?;
+            self.owes_seal = false;
+        }
+        Ok(())
     }
 
     /// A new log from here on, then the snapshot that stands for the old ones. Both are written
@@ -183,8 +216,11 @@ impl Store {
         let header = Header { kind: FileKind::Log, index, salt: random_u64()? };
         let log_name = file_name(FileKind::Log, index);
         let snapshot_name = file_name(FileKind::Snapshot, index);
-        let written = write_temporary(&self.dir, &log_name, &header.start(), &self.health)
-            .and_then(|()| write_temporary(&self.dir, &snapshot_name, &snapshot, &self.health));
+        let health = &self.health.clone();
+        let written = self
+            .pay_seal()
+            .and_then(|()| write_temporary(&self.dir, &log_name, &header.start(), health))
+            .and_then(|()| write_temporary(&self.dir, &snapshot_name, &snapshot, health));
         if let Err(error) = written {
             if error.kind() != Kind::Full {
                 return Err(error);
@@ -224,13 +260,14 @@ impl Store {
         Ok(())
     }
 
-    /// Runs `work` unless the store has failed; a failure of it is kept for ever.
+    /// Runs `work` unless the store has failed; a failure of it is kept for ever, but for want of
+    /// room, which has changed nothing.
     fn once(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let done = work(self);
-        self.failure = done.as_ref().err().cloned();
+        self.failure = done.as_ref().err().filter(|error| error.kind() != Kind::Full).cloned();
         done
     }
 }
@@ -244,7 +281,9 @@ impl super::writer::Journal for Store {
         if self.length < self.compact_at {
             return Ok(());
         }
-        self.once(|store| store.replace(state))
+        // Want of room that `replace` itself does not allow for came half-way.
+        let is_final = |error: Error| Error::new(Kind::Fatal, error.to_string());
+        self.once(|store| store.replace(state).map_err(is_final))
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -481,7 +520,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make it writable for this user, or choose another directory (log.dirs or --data-dir)"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space and start again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space and try again",
         _ => "",
     };
     let kind = Error::from_io("", error).kind();

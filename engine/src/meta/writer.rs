@@ -4,8 +4,9 @@
 //! together are committed by one flush. A quorum will replace this thread behind [`MetaHandle`].
 //!
 //! Invariant: an image is published only when its records are durable, and a command is answered
-//! only when an image that holds its records is published. A failed write or flush is final: every
-//! command from then on is refused, and the images published so far stay as they are.
+//! only when an image that holds its records is published. But for want of room, a failed write or
+//! flush is final: every command from then on is refused, and the images published so far stay as
+//! they are.
 
 use std::{
     fmt,
@@ -47,7 +48,8 @@ const FIRST_NODE_ID: NodeId = NodeId(1);
 
 /// Where records are kept.
 pub(super) trait Journal {
-    /// Appends the records; durable when it returns. A failure is final.
+    /// Appends the records; durable when it returns. A failure is final, but for one of kind
+    /// `Full`, which has changed nothing.
     fn append(&mut self, records: &[Record]) -> Result<()>;
     /// Puts a snapshot in place of the log if that has grown long. A failure is final.
     fn checkpoint(&mut self, state: &State) -> Result<()>;
@@ -405,7 +407,10 @@ impl<J: Journal> Writer<J> {
         let Group { after, records, answers, .. } = group;
         if !records.is_empty() {
             if let Err(error) = self.journal.append(&records) {
-                let failure = self.fail(&error);
+                let failure = match error.kind() {
+                    Kind::Full => refusal_of(&error),
+                    _ => self.fail(&error),
+                };
                 for (submission, _) in answers {
                     submission.answer(Err(failure.clone()));
                 }
@@ -426,10 +431,14 @@ impl<J: Journal> Writer<J> {
     }
 
     fn fail(&mut self, error: &Error) -> Refusal {
-        let refusal = Refusal::Failed(format!("The metadata log cannot be written: {error}"));
+        let refusal = refusal_of(error);
         self.failure = Some(refusal.clone());
         refusal
     }
+}
+
+fn refusal_of(error: &Error) -> Refusal {
+    Refusal::Failed(format!("The metadata log cannot be written: {error}"))
 }
 
 impl Group {

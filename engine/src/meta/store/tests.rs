@@ -226,3 +226,34 @@ fn a_failed_flush_is_everybodys_on_the_file_system() {
     store.append(&[Record::FormatLevel(1)]).expect_err("cannot be flushed");
     assert!(health.is_failed(), "for all who write there");
 }
+
+/// A metadata log that met a full disk refused every change until the broker was started again.
+#[test]
+fn a_full_disk_is_no_failure_and_leaves_nothing_half_written() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let (mut store, mut state) = store_with_two(temp.path());
+    // Takes nothing, for want of room.
+    let full = || File::options().read(true).write(true).open("/dev/full").expect("there");
+    let whole = std::mem::replace(&mut store.file, full());
+    let error = store.append(&[topic(3)]).expect_err("there is no room");
+    assert_eq!(error.kind(), Kind::Full);
+    store.compact_at = 0;
+    store.file = whole;
+    store.checkpoint(&state).expect("there is room again");
+    keep(&mut store, &mut state, &[topic(4)]);
+
+    // A frame whose seal found no room is durable; the seal comes before whatever follows.
+    store.owes_seal = true;
+    store.length -= journal::SEAL_BYTES as u64;
+    store.file.set_len(store.length).expect("cut");
+    let whole = std::mem::replace(&mut store.file, full());
+    store.append(&[topic(5)]).expect_err("not even for the seal");
+    store.file = whole;
+    // Half of a write that found no room.
+    let torn = store.file.write_all_at(&[7; 1_000], store.length);
+    torn.and_then(|()| store.cut_back()).expect("cut");
+    keep(&mut store, &mut state, &[topic(6)]);
+    let (_, again) = reopen(temp.path()).expect("whole");
+    assert!(again.image().topics().eq(state.image().topics()));
+    assert_eq!(again.image().topic_count(), 4);
+}

@@ -139,6 +139,21 @@ fn a_failed_flush_refuses_everything_from_then_on() {
 }
 
 #[test]
+fn want_of_room_refuses_what_met_it_and_no_more() {
+    let rig = rig();
+    rig.leave.send(Err(Error::new(Kind::Full, "no room"))).expect("runs");
+    rig.submit(0, create("topic"));
+    let refusal = rig.answers.recv().expect("answered").1.expect_err("refused");
+    assert!(matches!(&refusal, Refusal::Failed(line) if line.contains("no room")), "{refusal}");
+    rig.leave.send(Ok(())).expect("runs");
+    rig.submit(1, create("topic"));
+    assert!(rig.answers.recv().expect("answered").1.is_ok(), "there is room again");
+    rig.handle.stop();
+    let versions: Vec<_> = rig.images.try_iter().map(|image| image.version()).collect();
+    assert_eq!(versions, [1]);
+}
+
+#[test]
 fn a_full_queue_and_a_stop_are_answered() {
     let rig = rig();
     // The writer may have taken as many into its group as wait behind it.
