@@ -48,6 +48,14 @@ impl Error {
         Self { os_code: error.raw_os_error(), ..Self::new(kind, format!("{what}: {error}")) }
     }
 
+    /// Whether an I/O call changed nothing for want of something that comes back: room (ENOSPC,
+    /// EDQUOT) or descriptors (EMFILE, ENFILE). Of a flush it says nothing: a failed one is final.
+    #[must_use]
+    pub fn is_shortage(error: &io::Error) -> bool {
+        let code = error.raw_os_error();
+        matches!(code, Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE))
+    }
+
     /// The system's own code (`errno`) of an I/O failure; `None` for any other.
     #[must_use]
     pub fn os_code(&self) -> Option<i32> {

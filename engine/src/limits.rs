@@ -92,6 +92,9 @@ pub const REOPEN_PAUSE_MIN_MS: u64 = 100;
 /// Longest of these pauses, in milliseconds: an operator who made room sees it used soon.
 pub const REOPEN_PAUSE_MAX_MS: u64 = 5_000;
 
+/// Pause before a log that was short of room or descriptors tries again, in milliseconds.
+pub const SHORTAGE_PAUSE_MS: u64 = 1_000;
+
 /// Longest name in a directory, in bytes: `NAME_MAX` of Linux and of all its file systems.
 pub const FILE_NAME_BYTES_MAX: usize = 255;
 

@@ -53,7 +53,8 @@ pub enum AppendError {
     },
     /// Transactional batches are not taken yet.
     TransactionalRefused,
-    /// The log takes no appends any more: failed, read-only, closing or deleted.
+    /// The log takes no appends: failed, read-only, closing or deleted; or, of kind `Full`, none
+    /// until it has room or descriptors again.
     Failed(Error),
 }
 
@@ -117,7 +118,8 @@ fn try_append<E: Env>(
 ) -> Result<Appended, AppendError> {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
-    if let Some(error) = state.failure.as_ref().or(state.closed.as_ref()) {
+    let refusal = state.failure.as_ref().or(state.closed.as_ref()).or(state.shortage.as_ref());
+    if let Some(error) = refusal {
         return Err(AppendError::Failed(error.clone()));
     }
     if header.is_transactional() || header.is_control() {

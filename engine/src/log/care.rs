@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::{checkpoint, state::Shared};
 use crate::{
+    error::Error,
     io::Env,
     limits::{DURABLE_RECORD_BYTES, DURABLE_RECORD_SYNC_BYTES, TAIL_IDLE_MS},
 };
@@ -51,8 +52,13 @@ pub(super) async fn look_after<E: Env>(shared: &Rc<Shared<E>>) -> bool {
         Record::Noted => checkpoint::note(shared).await,
         Record::Synced => checkpoint::write(shared).await,
     };
-    if let Err(error) = written {
-        shared.fail_io("record the durable end", &error);
+    match written {
+        Ok(()) => {}
+        Err(error) if Error::is_shortage(&error) => {
+            shared.state.borrow_mut().cared_for = true;
+            return true;
+        }
+        Err(error) => shared.fail_io("record the durable end", &error),
     }
     if quiet {
         shared.state.borrow_mut().record_file = None;

@@ -9,6 +9,7 @@ use std::{io, rc::Rc};
 
 use super::{
     frame::{Fields, Format},
+    room::flush_failed,
     state::{FileOf, Shared},
 };
 use crate::{
@@ -129,7 +130,7 @@ async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<
     if is_last_undurable(shared) {
         // Two records that are not durable could both be torn, and with them the one before.
         match durable {
-            Durable::Now => file.sync().await?,
+            Durable::Now => file.sync().await.map_err(flush_failed)?,
             Durable::WithNextFlush => return Ok(()),
         }
     }
@@ -151,9 +152,14 @@ async fn write_next<E: Env>(shared: &Shared<E>, durable: Durable) -> io::Result<
     block.append(&bytes);
     block.zero_to_alignment();
     let at = record.sequence % 2 * SLOT_BYTES;
-    file.write_at(&[block.io_range(0..DIRECT_ALIGNMENT_BYTES)], at).await?;
+    let written = file.write_at(&[block.io_range(0..DIRECT_ALIGNMENT_BYTES)], at).await;
+    if let Err(error) = written {
+        // The next try is for the same slot: the other one may be the only good one.
+        shared.state.borrow_mut().checkpoint_sequence -= 1;
+        return Err(error);
+    }
     if durable == Durable::Now {
-        file.sync().await?;
+        file.sync().await.map_err(flush_failed)?;
     }
     let flushes = shared.volume.flushes();
     let mut state = shared.state.borrow_mut();
@@ -181,8 +187,8 @@ async fn open<E: Env>(shared: &Shared<E>) -> io::Result<Rc<FileOf<E>>> {
         file.write_zeros(0, 2 * SLOT_BYTES).await?;
     }
     // One that was found may lie in a cache that a killed process filled.
-    file.sync().await?;
-    shared.disk().sync_dir(&shared.dir).await?;
+    file.sync().await.map_err(flush_failed)?;
+    shared.disk().sync_dir(&shared.dir).await.map_err(flush_failed)?;
     shared.state.borrow_mut().record_file = Some(file.clone());
     Ok(file)
 }

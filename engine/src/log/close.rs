@@ -51,9 +51,12 @@ async fn drain<E: Env>(shared: &Rc<Shared<E>>) -> Result<()> {
         .wait_for(|| {
             let state = shared.state.borrow();
             let busy = state.writing || state.preparing.is_some() || state.sealing;
-            let durable = state.marks.durable_end() == state.marks.log_end();
+            // What finds no room was acknowledged to nobody.
+            let writable_end =
+                if state.shortage.is_some() { state.written_end } else { state.marks.log_end() };
+            let durable = state.marks.durable_end() == writable_end;
             let failed = shared.volume.health().is_failed() || state.has_failed();
-            let complete = durable && !seal::is_due(&state);
+            let complete = durable && (state.seal_waits || !seal::is_due(&state));
             (failed || (!busy && complete)).then_some(())
         })
         .await;

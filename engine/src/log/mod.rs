@@ -6,7 +6,8 @@
 //! share; both live on one shard and are not `Send`.
 //!
 //! Invariant: what `ack_end` has passed survives what `flush.messages` promises. A failed write is
-//! final for its log, a failed flush for its disk: appends are refused, reads go on.
+//! final for its log, a failed flush for its disk: appends are refused, reads go on. Want of room is
+//! neither: appends are refused until there is some.
 
 mod append;
 mod cache;
@@ -31,6 +32,7 @@ mod read_ahead;
 mod recover;
 mod remove;
 mod retain;
+mod room;
 mod scan;
 mod seal;
 mod segment;
@@ -176,7 +178,8 @@ impl<E: Env> Log<E> {
         *self.shared.on_advance.borrow_mut() = Some(Rc::from(callback));
     }
 
-    /// Why the log takes no appends any more: its own failure or its disk's.
+    /// Why the log takes no appends: its own failure or its disk's, which last, or, of kind `Full`,
+    /// what it is short of now.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure()

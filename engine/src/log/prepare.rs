@@ -3,15 +3,18 @@
 //!
 //! Invariant: `prepared` of a segment covers only what is written *and* synced, its name included.
 //! Zeros never touch bytes below `prepared`. A failure here is a failed write: final for the log.
+//! Want of room or descriptors is not: nothing was acknowledged of what was to go there.
 
 use std::{io, rc::Rc};
 
 use super::{
     checkpoint,
+    room::{self, flush_failed},
     segment::{LOG_SUFFIX, Phase, file_name},
     state::{FileOf, Shared},
 };
 use crate::{
+    error::Error,
     io::{Disk, DiskFile, Env, OpenMode},
     limits::{DIRECT_ALIGNMENT_BYTES, PREPARE_STEP_MAX_BYTES, PREPARE_STEP_MIN_BYTES},
     types::Offset,
@@ -62,8 +65,10 @@ pub(super) fn start_ahead<E: Env>(shared: &Rc<Shared<E>>) {
 }
 
 async fn run<E: Env>(shared: Rc<Shared<E>>, base: Offset) {
-    if let Err(error) = extend(&shared, base).await {
-        shared.fail_io("prepare space", &error);
+    match extend(&shared, base).await {
+        Ok(()) => room::found(&shared),
+        Err(error) if Error::is_shortage(&error) => room::missed(&shared, &error),
+        Err(error) => shared.fail_io("prepare space", &error),
     }
     shared.state.borrow_mut().preparing = None;
     shared.changed.notify();
@@ -85,9 +90,9 @@ async fn extend<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Result<()> 
     assert!(plan.length > 0, "a step prepares something");
     assert!(plan.from.is_multiple_of(ALIGNMENT), "zeros are written directly");
     file.write_zeros(plan.from, plan.length).await?;
-    file.sync().await?;
+    file.sync().await.map_err(flush_failed)?;
     if made {
-        shared.disk().sync_dir(&shared.dir).await?;
+        shared.disk().sync_dir(&shared.dir).await.map_err(flush_failed)?;
     }
     let mut state = shared.state.borrow_mut();
     if let Some(segment) = state.segment(base) {

@@ -38,7 +38,9 @@ pub(super) async fn delete_records<E: Env>(shared: &Rc<Shared<E>>, to: Offset) -
     };
     let written = checkpoint::write(shared).await;
     written.map_err(|error| {
-        shared.fail_io("record the log start", &error);
+        if !Error::is_shortage(&error) {
+            shared.fail_io("record the log start", &error);
+        }
         Error::from_io(&shared.dir.display().to_string(), &error)
     })?;
     let marks = shared.state.borrow().marks;

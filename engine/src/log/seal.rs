@@ -11,6 +11,7 @@ use super::{
     checkpoint, epochs,
     frame::{Fields, Format},
     index::Indexes,
+    room,
     segment::{
         INDEX_SUFFIX, LOG_SUFFIX, PRODUCERS_SUFFIX, Phase, SEAL_SUFFIX, TIME_INDEX_SUFFIX,
         file_name,
@@ -18,6 +19,7 @@ use super::{
     state::{FileOf, Shared, State},
 };
 use crate::{
+    error::Error,
     io::{Disk, DiskFile, Env, OpenMode},
     types::Offset,
 };
@@ -88,7 +90,8 @@ impl SealRecord {
 pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>) {
     {
         let mut state = shared.state.borrow_mut();
-        if state.sealing || state.has_failed() || next_complete(&state).is_none() {
+        let waits = state.sealing || state.seal_waits || state.has_failed();
+        if waits || next_complete(&state).is_none() {
             return;
         }
         state.sealing = true;
@@ -98,8 +101,10 @@ pub(super) fn start<E: Env>(shared: &Rc<Shared<E>>) {
     env.spawn_background(async move {
         let result = seal_complete(&shared).await;
         shared.state.borrow_mut().sealing = false;
-        if let Err(error) = result {
-            shared.fail_io("seal a segment", &error);
+        match result {
+            Ok(()) => {}
+            Err(error) if Error::is_shortage(&error) => room::missed_seal(&shared),
+            Err(error) => shared.fail_io("seal a segment", &error),
         }
         shared.changed.notify();
     });
@@ -153,9 +158,11 @@ pub(super) async fn seal<E: Env>(shared: &Rc<Shared<E>>, base: Offset) -> io::Re
         None => Rc::new(disk.open(&path(base, LOG_SUFFIX), OpenMode::Write).await?),
     };
     file.set_length(record.size).await?;
-    file.sync().await?;
+    file.sync().await.map_err(room::flush_failed)?;
     if let Some(text) = work.epochs {
         disk.write_file(&shared.dir.join(epochs::FILE_NAME), text.as_bytes()).await?;
+        let mut state = shared.state.borrow_mut();
+        state.epochs_changed = state.epochs.encode() != text;
     }
     if let Some(bytes) = work.producers {
         disk.write_file(&path(record.end, PRODUCERS_SUFFIX), &bytes).await?;
@@ -174,7 +181,7 @@ fn begin<E: Env>(state: &mut State<E>, base: Offset) -> Option<Work<FileOf<E>>> 
     assert!(!state.damaged, "a damaged log is not written to");
     let at = state.segments.partition_point(|segment| segment.base < base);
     let older_snapshot = at.checked_sub(1).map(|before| state.segments[before].base);
-    let epochs = std::mem::take(&mut state.epochs_changed).then(|| state.epochs.encode());
+    let epochs = state.epochs_changed.then(|| state.epochs.encode());
     let durable_end = state.marks.durable_end();
     let segment = state.segment(base)?;
     assert!(segment.end <= durable_end, "only durable bytes are vouched for");
@@ -191,7 +198,7 @@ fn begin<E: Env>(state: &mut State<E>, base: Offset) -> Option<Work<FileOf<E>>> 
         index: FileMark::of(&indexes.encode_offsets()),
         time_index: FileMark::of(&indexes.encode_times()),
     };
-    let producers = segment.producers_at_end.take();
+    let producers = segment.producers_at_end.clone();
     let file = segment.file.clone();
     Some(Work { file, indexes, producers, epochs, record, older_snapshot })
 }
@@ -204,6 +211,7 @@ fn finish<E: Env>(shared: &Shared<E>, base: Offset, record: SealRecord) {
         segment.prepared = record.size;
         segment.seal = Some(record);
         segment.growing = super::index::SegmentIndex::default();
+        segment.producers_at_end = None;
         segment.file = None;
     }
 }

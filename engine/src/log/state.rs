@@ -39,6 +39,12 @@ pub(super) struct State<E: Env> {
     pub(super) settings: Rc<Settings>,
     pub(super) marks: Marks,
     pub(super) failure: Option<Error>,
+    /// Short of room or descriptors for the next write: appends are refused until it has them.
+    pub(super) shortage: Option<Error>,
+    /// A task looks regularly whether the shortage is over.
+    pub(super) awaits_room: bool,
+    /// The next seal waits for room.
+    pub(super) seal_waits: bool,
     /// Refuses appends because the log is closing, read-only or being deleted.
     pub(super) closed: Option<Error>,
     /// Recovery has found damage: no file of the log is changed or removed, by anybody.
@@ -103,6 +109,9 @@ impl<E: Env> State<E> {
             settings,
             marks,
             failure: None,
+            shortage: None,
+            awaits_room: false,
+            seal_waits: false,
             closed: None,
             damaged: false,
             segments,
@@ -239,9 +248,10 @@ impl<E: Env> Shared<E> {
         }
     }
 
-    /// The failure of this log or of its disk.
+    /// The failure of this log or of its disk, or what it is short of now.
     pub(super) fn failure(&self) -> Option<Error> {
-        let own = self.state.borrow().failure.clone();
-        own.or_else(|| self.volume.health().failure())
+        let state = self.state.borrow();
+        let lasting = state.failure.clone().or_else(|| self.volume.health().failure());
+        lasting.or_else(|| state.shortage.clone())
     }
 }

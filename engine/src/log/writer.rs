@@ -101,6 +101,7 @@ fn next_step<E: Env>(state: &mut State<E>) -> Step<FileOf<E>> {
     let until = segment.size.next_multiple_of(ALIGNMENT);
     let file = match &segment.file {
         Some(file) if until <= segment.prepared => file.clone(),
+        _ if state.shortage.is_some() => return Step::Nothing,
         _ => return Step::Prepare(segment.base, until),
     };
     let from = (written - segment.origin) / ALIGNMENT * ALIGNMENT;

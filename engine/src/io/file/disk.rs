@@ -176,9 +176,17 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.push(".tmp");
     let mut file = File::create(&temporary)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
+    flushed(file.sync_all())?;
     fs::rename(&temporary, path)?;
-    sync_parent(path)
+    flushed(sync_parent(path))
+}
+
+/// A flush that found no room may have lost anything: its error is not one to wait for room with.
+fn flushed(result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => io::Error::other(format!("flush: {error}")),
+        _ => error,
+    })
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

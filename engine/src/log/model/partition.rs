@@ -227,6 +227,7 @@ impl Partition {
                 assert!(start >= to);
                 self.log_start = self.log_start.max(to);
             }
+            Err(error) if error.kind() == Kind::Full => {}
             Err(error) => assert!(self.log.failure().is_some(), "{error}"),
         }
     }

@@ -4,8 +4,9 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use super::*;
 use crate::{
-    error::Kind,
+    error::{Error, Kind},
     io::{Disk, fake::FaultPoint},
+    limits::FLUSH_RATE_WINDOW_NS,
     types::ProducerId,
 };
 
@@ -134,14 +135,77 @@ fn a_failed_flush_ends_the_disk_in_all_shards_and_is_never_repeated() {
     world.sim.settle();
 }
 
+/// Want of room or descriptors where space is prepared or a segment made or sealed, at any point.
 #[test]
-fn a_full_disk_says_so() {
+fn a_log_short_of_room_or_descriptors_says_so_and_goes_on_when_there_is_some() {
+    let faults = [FaultPoint::Zeros, FaultPoint::Other];
+    let cases = faults.iter().flat_map(|point| (0..40).map(move |after| (*point, after)));
+    // The flush of a directory counts among the others, and its failure is final.
+    let is_flush =
+        |error: &Error, errno| errno == libc::ENOSPC && error.to_string().contains("flush");
+    let (mut refused, mut cases_left) = (0, 0);
+    for (point, after) in cases {
+        for errno in [libc::ENOSPC, libc::EMFILE] {
+            let world = World::fresh();
+            let (log, _) = world.open(&small_segments());
+            world.append(&log, &[b"first"]);
+            world.sim.disk().fail(point, after, errno);
+            for _ in 0..20 {
+                match world.send(&log, &[&[1; 200]], &BatchOptions::default()) {
+                    Ok(_) => {}
+                    Err(AppendError::Failed(error)) if error.kind() == Kind::Full => refused += 1,
+                    Err(AppendError::Failed(error)) if is_flush(&error, errno) => {}
+                    Err(error) => panic!("{point:?} {after}: {error:?}"),
+                }
+                world.sim.run(40);
+            }
+            world.sim.advance(Duration::from_secs(10));
+            if let Some(error) = log.failure() {
+                assert!(is_flush(&error, errno), "{point:?} {after}: {error}");
+                continue;
+            }
+            cases_left += 1;
+            world.append(&log, &[b"goes on"]);
+            let bytes = world.read_all(&log);
+            let acknowledged = log.marks().ack_end();
+            drop(log);
+            let world = world.power_cut();
+            let (log, report) = world.open(&small_segments());
+            assert_eq!((end(&log), report.damage), (acknowledged, vec![]), "{point:?} {after}");
+            assert!(world.read_all(&log) == bytes, "{point:?} {after}");
+        }
+    }
+    assert!(refused > 0 && cases_left > 100, "{refused} refused, {cases_left} healed");
+}
+
+/// What waits for room at a stop was acknowledged to nobody, so the stop waits for none.
+#[test]
+fn a_stop_does_not_wait_for_room() {
     let world = World::fresh();
     let (log, _) = world.open(&Settings::default());
     world.sim.disk().fail(FaultPoint::Zeros, 1, libc::ENOSPC);
     world.send(&log, &[b"lost"], &BatchOptions::default()).expect("taken");
     world.sim.settle();
     assert_eq!(log.failure().map(|error| error.kind()), Some(Kind::Full));
+    let closed = world.sim.block_on(async move { log.close().await });
+    assert_eq!(closed.expect_err("not clean").kind(), Kind::Full);
+}
+
+/// A direct write fills its last block: small records look like forty times their bytes, and the
+/// disk rested for them.
+#[test]
+fn what_fills_a_block_is_no_reason_to_rest() {
+    for (record_bytes, rests) in [(40, false), (8_000, true)] {
+        let world = World::fresh();
+        let (log, _) = world.open(&Settings::default());
+        world.append(&log, &[b"prepares the space"]);
+        for _ in 0..150 {
+            world.send(&log, &[&vec![1; record_bytes]], &BatchOptions::default()).expect("taken");
+            world.sim.settle();
+        }
+        let now_ns = world.sim.env().monotonic_ns() + FLUSH_RATE_WINDOW_NS;
+        assert_eq!(world.volume.gate().rest(1, now_ns).is_some(), rests, "{record_bytes} bytes");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     error::Kind,
-    io::Spawn,
+    io::{Spawn, fake::FaultPoint},
     log::{is_deleted_name, name_aside, remove_later},
 };
 
@@ -201,4 +201,25 @@ fn a_topic_with_the_longest_name_can_be_deleted() {
         assert!(stray.len() <= 255 && stray.contains("t-12345.iii"), "{stray}");
     }
     assert_eq!(name_aside("a-0", ".x"), "a-0.x");
+}
+
+/// A disk that the log had filled itself stayed full: its first failed preparation ended the log,
+/// and with it retention.
+#[test]
+fn a_full_disk_heals_by_retention() {
+    let world = World::fresh();
+    let log = filled(&world, &Settings { retention_bytes: 3_000, ..small_segments() });
+    world.sim.disk().fail(FaultPoint::Zeros, 0, libc::ENOSPC);
+    while log.failure().is_none() {
+        world.send(&log, &[&[1; 200]], &BatchOptions::default()).expect("taken");
+        world.sim.settle();
+    }
+    assert!(apply(&world, &log) > 0, "retention goes on");
+    let start = log.marks().log_start();
+    let deleting = log.clone();
+    let deleted = world.sim.block_on(async move { deleting.delete_records(start.plus(1)).await });
+    assert_eq!(deleted.expect("so does deletion"), start.plus(1));
+    world.sim.advance(Duration::from_secs(10));
+    assert_eq!(log.marks().ack_end(), end(&log), "what waited is written");
+    world.append(&log, &[b"goes on"]);
 }
