@@ -1,10 +1,10 @@
 //! Threads for work that may block or takes long.
 //!
 //! Two crews for all shards: one for the file system's metadata calls, one for what computes long,
-//! so that no file waits behind a batch. Few threads each, started when first needed, on any CPU that
-//! the process had before its shards were pinned.
-//! Work is begun in the order it came. A call to the file system is finished even if nobody waits
-//! for it any more; long work that nobody waits for is not begun. A panic in it ends the process.
+//! so that no file waits behind a batch. Few threads each, started when first needed, on any CPU
+//! that the process had before its shards were pinned. Work is begun in the order it came. A call
+//! to the file system is finished even if nobody waits for it any more; long work that nobody
+//! waits for is not begun. A panic in it ends the process.
 
 use std::{
     mem,
