@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::wire::typed::REQUEST_BODY_CAP_BYTES;
-
 /// Requests of one connection that are read and not yet answered. Kafka's clients send at most
 /// five at a time; more are for clients that pipeline without waiting.
 pub const REQUESTS_OPEN_PER_CONNECTION: usize = 32;
@@ -50,13 +48,13 @@ pub const UNSENT_SHARE: usize = 4;
 /// How long a client may take no piece of its answer while the share is spent.
 pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
 
-/// Longest header of a request, in bytes: a client id of 32 KiB, and as much again for tagged fields
-/// that nobody knows yet.
+/// Longest header of a request, in bytes: a client id of 32 KiB, and as much again for the tagged
+/// fields that nobody knows yet.
 pub const REQUEST_HEADER_BYTES_MAX: usize = 64 << 10;
 
 /// Largest request other than Produce and Fetch, in bytes: none of them carries payload, and no
-/// longer body is read.
-pub const PLAIN_REQUEST_CAP_BYTES: usize = REQUEST_BODY_CAP_BYTES + REQUEST_HEADER_BYTES_MAX;
+/// longer body is read than of 1 MiB.
+pub const PLAIN_REQUEST_CAP_BYTES: usize = (1 << 20) + REQUEST_HEADER_BYTES_MAX;
 
 /// Largest Fetch, in bytes: all partitions that there may be, each in the longest form of those
 /// versions that name topics by their ids.
@@ -102,7 +100,7 @@ pub const WAITING_REQUEST_BYTES: usize = 64 << 10;
 const _: () =
     assert!(REQUESTS_OPEN_PER_CONNECTION * WAITING_REQUEST_BYTES <= FETCH_REQUEST_CAP_BYTES);
 
-/// Memory of the settings in one answer to DescribeConfigs, in bytes: those of some thousand topics.
+/// Memory of the settings in one answer to DescribeConfigs, in bytes: those of thousands of topics.
 /// What does not fit is refused by itself.
 pub const DESCRIBED_BYTES_MAX: usize = 64 << 20;
 

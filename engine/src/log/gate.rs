@@ -8,7 +8,7 @@
 //! all logs, and one flush that covers them all. The gate also stays shut for a while after a
 //! flush: then writing and flushing take a small share of the time and gather much, where they
 //! would otherwise take all of it for little each. That pause scales with what the disk takes, so a
-//! fast disk makes it short. (Measured: see `ARCHITECTURE.md`, "What was decided against the plan".)
+//! fast disk makes it short. (What was measured: `ARCHITECTURE.md`, "Writes gather".)
 //! Knows neither logs nor files. Invariant: the gate opens after every flush, so no write waits
 //! for longer than the writes in flight, one flush and [`FLUSH_REST_MAX_NS`] take.
 

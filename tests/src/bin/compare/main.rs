@@ -84,8 +84,8 @@ fn compare(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Kafka in `folder`, which removes the files of a deleted topic soon and not a minute later: by then
-/// another's run would wait for the disk to discard them.
+/// Kafka in `folder`, which removes the files of a deleted topic soon and not a minute later: by
+/// then another's run would wait for the disk to discard them.
 fn kafka_in(folder: PathBuf) -> kafka::Options {
     let settings = vec![("log.segment.delete.delay.ms".to_owned(), "500".to_owned())];
     kafka::Options { folder: Some(folder), settings, ..kafka::Options::default() }
