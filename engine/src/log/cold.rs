@@ -18,7 +18,10 @@ use super::{
 use crate::{
     batch::{HEADER_BYTES, Header},
     error::{Error, Kind, Result},
-    io::{Disk, DiskFile, Env, OpenMode, buf::Chain},
+    io::{
+        Disk, DiskFile, Env, OpenMode,
+        buf::{Chain, Pool},
+    },
     limits::{DIRECT_ALIGNMENT_BYTES, READ_CHUNK_BYTES},
     types::Offset,
 };
@@ -59,7 +62,7 @@ pub(super) async fn read_or_retry<E: Env>(shared: &Rc<Shared<E>>, read: ColdRead
             return Err(Error::new(Kind::Invalid, text));
         };
         let base = source.base;
-        let mut walk = Walk::new(source, from, ahead.take());
+        let mut walk = Walk::new(source, from, &shared.pool, ahead.take());
         let chain = match walk.collect(read.max_bytes, read.up_to).await {
             Ok(chain) => chain,
             Err(error) if is_short(&error) && !evicted => {
@@ -230,8 +233,9 @@ fn is_short(error: &io::Error) -> bool {
 }
 
 /// A walk over one segment's headers that keeps the bytes it read.
-struct Walk<F> {
+struct Walk<'a, F> {
     source: Source<F>,
+    pool: &'a Pool,
     /// Offset in `chain` of the batch looked at.
     at: usize,
     /// What was read from `source.position` on.
@@ -242,16 +246,16 @@ struct Walk<F> {
     reached: Option<(usize, Offset)>,
 }
 
-impl<F: DiskFile> Walk<F> {
+impl<'a, F: DiskFile> Walk<'a, F> {
     /// A walk from where the index says, or, with the segment's bytes read ahead, from there.
-    fn new(mut source: Source<F>, from: Offset, ahead: Option<Taken>) -> Self {
+    fn new(mut source: Source<F>, from: Offset, pool: &'a Pool, ahead: Option<Taken>) -> Self {
         let mut chain = Chain::new();
         if let Some(ahead) = ahead.filter(|ahead| ahead.base == source.base) {
             source.position = ahead.position;
             chain = ahead.bytes;
         }
         assert!(source.position <= source.size, "a walk starts within its segment");
-        Self { source, at: 0, chain, from, last: None, reached: None }
+        Self { source, pool, at: 0, chain, from, last: None, reached: None }
     }
 
     /// Where a reader goes on, with the bytes read beyond the answer.
@@ -262,15 +266,17 @@ impl<F: DiskFile> Walk<F> {
         Some(Place { file, base, position: position + end as u64, next, rest })
     }
 
-    /// Where memory is short, what is whole already is the answer.
+    /// Where memory is short, what is whole already is the answer; only the first batch may go into
+    /// the last quarter of the buffers.
     async fn collect(&mut self, max_bytes: usize, up_to: Offset) -> io::Result<Chain> {
         let mut start = None;
         let (mut end, mut whole) = (0, 0);
         loop {
-            let header = match self.header(max_bytes).await {
+            let has_one = start.is_some_and(|first| whole > first);
+            let header = match self.header(max_bytes, has_one).await {
                 Ok(Some(header)) => header,
                 Ok(None) => break,
-                Err(error) if is_short(&error) && start.is_some_and(|first| whole > first) => break,
+                Err(error) if is_short(&error) && has_one => break,
                 Err(error) => return Err(error),
             };
             if start.is_none() && header.last_offset() < self.from {
@@ -294,7 +300,7 @@ impl<F: DiskFile> Walk<F> {
         }
         let Some(first) = start.filter(|first| end > *first) else { return Ok(Chain::new()) };
         while self.chain.len() < end {
-            match self.load(end - self.chain.len()).await {
+            match self.load(end - self.chain.len(), whole > first).await {
                 Ok(()) => {}
                 Err(error) if is_short(&error) && whole > first => {
                     end = whole;
@@ -315,13 +321,13 @@ impl<F: DiskFile> Walk<F> {
     }
 
     /// The header at `at`; `None` at the end of the segment.
-    async fn header(&mut self, max_bytes: usize) -> io::Result<Option<Header>> {
+    async fn header(&mut self, max_bytes: usize, has_one: bool) -> io::Result<Option<Header>> {
         let behind = self.source.position + self.at as u64;
         if behind >= self.source.size {
             return Ok(None);
         }
         while self.chain.len() < self.at + HEADER_BYTES {
-            self.load(max_bytes.max(FIRST_READ_BYTES)).await?;
+            self.load(max_bytes.max(FIRST_READ_BYTES), has_one).await?;
         }
         let header = Header::from_chain(&self.chain, self.at)
             .filter(Header::is_plausible)
@@ -335,7 +341,12 @@ impl<F: DiskFile> Walk<F> {
         Ok(Some(header))
     }
 
-    async fn load(&mut self, wanted: usize) -> io::Result<()> {
+    /// Reads some of the `wanted` bytes; with a whole batch there already, only while a quarter of
+    /// the buffers stays free for what cannot do without.
+    async fn load(&mut self, wanted: usize, has_one: bool) -> io::Result<()> {
+        if has_one && !read_ahead::leaves_reserve(self.pool, wanted.min(READ_CHUNK_BYTES)) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let at = self.source.position + self.chain.len() as u64;
         let left = in_memory(self.source.size.saturating_sub(at));
         // A direct read starts at the alignment below: the chunk ends with the buffer that its

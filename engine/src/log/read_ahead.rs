@@ -62,6 +62,12 @@ struct Stream<E: Env> {
     claimed: bool,
 }
 
+/// Whether the last quarter of the buffers, which is for what cannot do without, stays free when
+/// `bytes` more are taken.
+pub(super) fn leaves_reserve(pool: &Pool, bytes: usize) -> bool {
+    pool.in_use_bytes() + bytes <= pool.budget_bytes() / 4 * 3
+}
+
 /// Where a read ended and the next one in order goes on.
 pub(super) struct Place<F> {
     /// The segment's file.
@@ -220,9 +226,7 @@ impl<E: Env> ReadAhead<E> {
     }
 
     fn has_room(&self, pool: &Pool, bytes: usize) -> bool {
-        // The last quarter is for what cannot do without.
-        let free = pool.in_use_bytes() + bytes <= pool.budget_bytes() / 4 * 3;
-        free && self.held_bytes() + bytes <= self.budget_bytes
+        leaves_reserve(pool, bytes) && self.held_bytes() + bytes <= self.budget_bytes
     }
 
     fn add(&self, stream: Stream<E>) {

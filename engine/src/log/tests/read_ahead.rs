@@ -200,3 +200,29 @@ fn a_failed_read_ahead_is_the_readers_to_meet() {
     assert!(next_offset(&third) > from);
     assert!(log.failure().is_none());
 }
+
+/// Five readers of long answers took all buffers: producers were told to come back, and nothing
+/// could be received.
+#[test]
+fn long_reads_from_disk_leave_a_reserve_and_each_gets_a_batch() {
+    const POOL_BYTES: usize = 8 << 20;
+    const READERS: usize = 5;
+    let world = roomy(POOL_BYTES);
+    let log = on_disk(&world, 600, &Settings::default());
+    let mut answers = Vec::new();
+    for reader in 0..READERS {
+        let Read::Cold(cold) = log.read(Offset(0), 50 << 20, end(&log)) else { panic!("on disk") };
+        let log = log.clone();
+        let answer = world.sim.block_on(async move { log.read_cold(cold).await });
+        answers.push(answer.expect("readable"));
+        assert!(!answers[reader].is_empty(), "reader {reader} moves on");
+        // The first batch of each may come from beyond, in a buffer of its own.
+        let most = POOL_BYTES / 4 * 3 + (reader + 1) * READ_CHUNK_BYTES;
+        assert!(world.pool.in_use_bytes() <= most, "{} bytes", world.pool.in_use_bytes());
+    }
+    assert!(answers[0].len() > POOL_BYTES / 2, "what is free is used");
+    world.append(&log, &[&[7; 20_000]]);
+    answers.clear();
+    let (bytes, _) = fetch(&world, &log, Offset(0), FETCH_BYTES);
+    assert!(bytes.len() > FETCH_BYTES / 2, "there is room again");
+}
