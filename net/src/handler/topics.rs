@@ -1,11 +1,12 @@
 //! CreateTopics (19), DeleteTopics (20) and CreatePartitions (37).
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 use millrace_engine::{
     config::TopicConfig,
-    io::oneshot,
+    io::{Clock, oneshot},
     meta::{Command, NewTopic, Outcome, Refusal, TopicRef},
+    shard::signal::race,
     types::{NodeId, TopicId},
 };
 
@@ -32,15 +33,53 @@ use crate::wire::{
 /// refusal as well comes only when all have applied what it rests on: who is told that a topic
 /// exists finds it.
 pub(super) async fn submit(broker: &Broker, command: Command) -> Result<Outcome, Refusal> {
+    let (outcome, version) = carry_out(broker, command).await;
+    broker.shard.applied_everywhere(version).await;
+    outcome
+}
+
+/// As [`submit`], but not for longer than the client waits. As in Kafka, what is under way goes on
+/// after that and REQUEST_TIMED_OUT is the answer.
+async fn submit_within(
+    broker: &Broker,
+    command: Command,
+    deadline: Deadline,
+) -> Result<Outcome, Refusal> {
+    let (outcome, version) = carry_out(broker, command).await;
+    let left = broker.shard.env().sleep(deadline.left(broker));
+    match race(broker.shard.applied_everywhere(version), left).await {
+        Some(()) => outcome,
+        // A refusal is all that there will be.
+        None => outcome.and(Err(Refusal::Busy("It is under way, but not done in time.".into()))),
+    }
+}
+
+/// What became of `command`, and the version of the image that it rests on.
+async fn carry_out(broker: &Broker, command: Command) -> (Result<Outcome, Refusal>, u64) {
     let (sender, receiver) = oneshot::channel();
     let published = broker.published.clone();
     // Images are published before their command is answered, so the version read here holds it.
     let done = move |outcome| sender.send((outcome, published.load(Ordering::Acquire)));
     broker.meta.submit(command, Box::new(done));
     let stopping = |_| (Err(Refusal::Stopping("The broker is stopping.".into())), 0);
-    let (outcome, version) = receiver.await.unwrap_or_else(stopping);
-    broker.shard.applied_everywhere(version).await;
-    outcome
+    receiver.await.unwrap_or_else(stopping)
+}
+
+/// When a client stops waiting, on the monotonic clock: `timeout.ms` of its request.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at_ns: u64,
+}
+
+impl Deadline {
+    fn after(broker: &Broker, timeout_ms: i32) -> Self {
+        let timeout_ms = u64::try_from(timeout_ms).unwrap_or(0);
+        Self { at_ns: broker.shard.env().monotonic_ns() + timeout_ms * 1_000_000 }
+    }
+
+    fn left(self, broker: &Broker) -> Duration {
+        Duration::from_nanos(self.at_ns.saturating_sub(broker.shard.env().monotonic_ns()))
+    }
 }
 
 pub(super) async fn create_topics(
@@ -49,6 +88,7 @@ pub(super) async fn create_topics(
     _version: i16,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
+    let deadline = Deadline::after(broker, request.timeout_ms);
     let mut seen = BTreeMap::<String, usize>::new();
     for topic in &request.topics {
         *seen.entry(topic.name.to_string()).or_default() += 1;
@@ -56,7 +96,9 @@ pub(super) async fn create_topics(
     let mut topics = Vec::with_capacity(seen.len());
     for topic in &request.topics {
         match seen.remove(&*topic.name) {
-            Some(1) => topics.push(create(broker, topic, request.validate_only).await),
+            Some(1) => {
+                topics.push(create(broker, topic, request.validate_only, deadline).await);
+            }
             Some(_) => topics.push(filled!(CreatableTopicResult {
                 name: topic.name.clone(),
                 error_code: ErrorCode::InvalidRequest.code(),
@@ -72,6 +114,7 @@ async fn create(
     broker: &Broker,
     topic: &CreatableTopic,
     validate_only: bool,
+    deadline: Deadline,
 ) -> CreatableTopicResult {
     let assignments = topic.assignments.iter().map(|assignment| {
         let nodes = assignment.broker_ids.iter().copied().map(NodeId).collect();
@@ -89,7 +132,7 @@ async fn create(
         configs: configs.collect(),
         validate_only,
     });
-    match submit(broker, command).await {
+    match submit_within(broker, command, deadline).await {
         Ok(Outcome::TopicCreated(made)) => {
             let configs =
                 TopicConfig::describe(&broker.config, &made.overrides).unwrap_or_default();
@@ -138,6 +181,7 @@ pub(super) async fn delete_topics(
     version: i16,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
+    let deadline = Deadline::after(broker, request.timeout_ms);
     let wanted: Vec<DeleteTopicState> = if version >= 6 {
         request.topics
     } else {
@@ -146,12 +190,16 @@ pub(super) async fn delete_topics(
     };
     let mut responses = Vec::with_capacity(wanted.len());
     for topic in wanted {
-        responses.push(delete(broker, topic).await);
+        responses.push(delete(broker, topic, deadline).await);
     }
     filled!(DeleteTopicsResponse { responses: responses })
 }
 
-async fn delete(broker: &Broker, topic: DeleteTopicState) -> DeletableTopicResult {
+async fn delete(
+    broker: &Broker,
+    topic: DeleteTopicState,
+    deadline: Deadline,
+) -> DeletableTopicResult {
     let by_id = topic_id(topic.topic_id) != TopicId::NONE;
     if topic.name.is_some() == by_id {
         return filled!(DeletableTopicResult {
@@ -175,7 +223,8 @@ async fn delete(broker: &Broker, topic: DeleteTopicState) -> DeletableTopicResul
     if let Some(known) = known {
         result.topic_id = uuid(known.id);
     }
-    if let Err(refusal) = submit(broker, Command::DeleteTopic(selector)).await {
+    let command = Command::DeleteTopic(selector);
+    if let Err(refusal) = submit_within(broker, command, deadline).await {
         result.error_code = code_of_refusal(&refusal).code();
         result.error_message = Some(refusal.message().into());
     }
@@ -188,9 +237,10 @@ pub(super) async fn create_partitions(
     _version: i16,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
+    let deadline = Deadline::after(broker, request.timeout_ms);
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
-        results.push(grow(broker, topic, request.validate_only).await);
+        results.push(grow(broker, topic, request.validate_only, deadline).await);
     }
     filled!(CreatePartitionsResponse { results: results })
 }
@@ -199,6 +249,7 @@ async fn grow(
     broker: &Broker,
     topic: &CreatePartitionsTopic,
     validate_only: bool,
+    deadline: Deadline,
 ) -> CreatePartitionsTopicResult {
     let assignments = topic.assignments.as_ref().map(|all| {
         let nodes = |ids: &[i32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
@@ -211,7 +262,7 @@ async fn grow(
         validate_only,
     };
     let mut result = filled!(CreatePartitionsTopicResult { name: topic.name.clone() });
-    if let Err(refusal) = submit(broker, command).await {
+    if let Err(refusal) = submit_within(broker, command, deadline).await {
         result.error_code = code_of_refusal(&refusal).code();
         result.error_message = Some(refusal.message().into());
     }

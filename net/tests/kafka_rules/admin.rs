@@ -1,8 +1,12 @@
-//! What administrative requests are answered: once for each thing asked for.
+//! What administrative requests are answered: once for each thing asked for, and in time.
+
+use std::time::{Duration, Instant};
 
 use millrace_net::wire::{
     ErrorCode,
     typed::{
+        create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic},
+        create_topics::{CreatableTopic, CreateTopicsRequest},
         describe_configs::{DescribeConfigsRequest, DescribeConfigsResource},
         metadata::{MetadataRequest, MetadataRequestTopic},
     },
@@ -51,4 +55,51 @@ fn a_topic_named_often_is_described_once() {
         results.map(|result| (result.error_code, result.configs.is_empty())).collect::<Vec<_>>()
     });
     assert_eq!(described, [(0, false), (unknown, true)]);
+}
+
+/// `timeout.ms` was not looked at: a client that asked for two seconds was kept for as long as the
+/// slowest disk took.
+#[test]
+fn who_waits_no_longer_is_told_so_and_the_work_goes_on() {
+    const MANY: i32 = 200;
+    let rig = Rig::start();
+    let link = rig.connect();
+    let timed_out = ErrorCode::RequestTimedOut.code();
+    let mut topic = CreatableTopic::default();
+    topic.name = "many".into();
+    topic.num_partitions = MANY;
+    topic.replication_factor = 1;
+    let mut create = CreateTopicsRequest::default();
+    create.topics = vec![topic];
+    create.timeout_ms = 0;
+    assert_eq!(link.call(7, &create, |answer| answer.topics[0].error_code), timed_out);
+    await_partitions(&link, 200);
+
+    let mut topic = CreatePartitionsTopic::default();
+    topic.name = "many".into();
+    topic.assignments = None;
+    topic.count = 2 * MANY;
+    let mut grow = CreatePartitionsRequest::default();
+    grow.topics = vec![topic.clone()];
+    grow.timeout_ms = 0;
+    assert_eq!(link.call(3, &grow, |answer| answer.results[0].error_code), timed_out);
+    await_partitions(&link, 400);
+
+    topic.count = 2 * MANY + 1;
+    grow.topics = vec![topic];
+    grow.timeout_ms = 30_000;
+    assert_eq!(link.call(3, &grow, |answer| answer.results[0].error_code), 0);
+    assert_eq!(partitions(&link, &["many"]), [(0, 401)]);
+}
+
+fn await_partitions(link: &Connection, count: usize) {
+    let begun = Instant::now();
+    loop {
+        let found = partitions(link, &["many"]);
+        if found == [(0, count)] {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "there are {found:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
