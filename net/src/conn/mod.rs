@@ -37,7 +37,7 @@ use self::{
 use crate::{
     handler::{self, Broker, Peer, patience::Patience, produce},
     limits,
-    wire::{Cursor, RequestHeader},
+    wire::{Cursor, RequestHeader, frame::cap_bytes},
 };
 
 /// A request whose answer is due after those before it.
@@ -178,7 +178,8 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
 
 /// Reads until the client ends, breaks a rule or idles too long, or the broker stops.
 async fn read(shared: &Rc<Shared>) {
-    let mut frames = Frames::new(shared.broker.settings.frame_cap_bytes);
+    let frame_cap_bytes = shared.broker.settings.frame_cap_bytes;
+    let mut frames = Frames::new(cap_bytes(shared.peer.authenticated, frame_cap_bytes));
     while !shared.closing.get() {
         loop {
             match frames.next() {
@@ -225,7 +226,8 @@ async fn receive(shared: &Rc<Shared>, frames: &mut Frames) -> Option<Slice> {
 async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
     let mut body = Cursor::new(&frame);
     let Ok(header) = RequestHeader::read(&mut body) else { return false };
-    let kind = handler::kind(header.key);
+    let Some(row) = handler::row(header.key) else { return false };
+    let kind = row.kind;
     let frame_bytes = frame.len();
     let queued = match kind {
         // What was sent before it is answered, or waits as it may: a Produce or a Fetch.
@@ -236,7 +238,7 @@ async fn take(shared: &Rc<Shared>, frame: Chain) -> bool {
         // Requests that wait their turn leave the shared receive buffers.
         handler::Kind::Fetch | handler::Kind::Plain => {
             let copy = moved_out(shared.broker.shard.pool(), frame);
-            Queued { work: Work::Run(kind, copy), bytes: frame_bytes * kind.memory_factor() }
+            Queued { work: Work::Run(kind, copy), bytes: frame_bytes * row.memory_factor }
         }
     };
     if !shared.enqueue(queued) {

@@ -108,13 +108,16 @@ pub struct Settings {
 pub struct Peer {
     /// The listener that the client came through.
     pub listener: Advertised,
+    /// Whether the client has said who it is, as far as its listener asks. PLAINTEXT asks nobody,
+    /// and there is no other listener yet.
+    pub authenticated: bool,
 }
 
 impl Peer {
     /// The peer of a connection that came through the listener of that index.
     #[must_use]
     pub fn of(broker: &Broker, listener: usize) -> Self {
-        Self { listener: broker.listeners[listener].clone() }
+        Self { listener: broker.listeners[listener].clone(), authenticated: true }
     }
 }
 

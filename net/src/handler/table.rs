@@ -9,7 +9,7 @@ use super::{
     records, replace_configs, topics, versions,
 };
 use crate::limits;
-use crate::wire::{ApiKey, Cursor, Decode, Message, RequestHeader};
+use crate::wire::{ApiKey, Cursor, Decode, Message, RequestHeader, typed::REQUEST_BODY_CAP_BYTES};
 
 /// How a request takes its turn in its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,12 @@ impl Kind {
             Self::Plain => limits::PLAIN_REQUEST_CAP_BYTES,
         }
     }
-
-    /// What a request takes until it is answered, in units of its own length.
-    #[must_use]
-    pub fn memory_factor(self) -> usize {
-        if self == Self::Fetch { limits::FETCH_MEMORY_FACTOR } else { 1 }
-    }
 }
+
+// Whatever of such a request could be read fits.
+const _: () = assert!(
+    limits::PLAIN_REQUEST_CAP_BYTES == REQUEST_BODY_CAP_BYTES + limits::REQUEST_HEADER_BYTES_MAX
+);
 
 /// The right a request needs. Nothing checks it while there is no authorizer: every client of a
 /// PLAINTEXT listener has every right, as in Kafka without one.
@@ -76,8 +75,11 @@ pub struct Row {
     pub kind: Kind,
     /// What it needs.
     pub permission: Permission,
-    /// Memory that one request may take beside its frame, in bytes, at most.
-    pub memory_bytes: usize,
+    /// Memory that a request takes until it is answered, in units of its own length, about. It
+    /// Memory that a request takes while it waits for its turn, its records or its answer, in units
+    /// of its own length, about. It counts in what the connections of a shard may hold together. A
+    /// Produce says itself what it keeps.
+    pub memory_factor: usize,
     /// The function; unused for Produce, which starts in the reader.
     pub run: for<'a> fn(Call<'a>) -> Answer<'a>,
 }
@@ -99,12 +101,12 @@ where
 }
 
 macro_rules! typed_row {
-    ($key:ident, $permission:ident, $memory:expr, $handler:path) => {
+    ($key:ident, $permission:ident, $handler:path) => {
         Row {
             api_key: ApiKey::$key,
             kind: Kind::Plain,
             permission: Permission::$permission,
-            memory_bytes: $memory,
+            memory_factor: 1,
             run: |call| Box::pin(typed_call(call, $handler)),
         }
     };
@@ -116,34 +118,34 @@ pub const HANDLERS: &[Row] = &[
         api_key: ApiKey::Produce,
         kind: Kind::Produce,
         permission: Permission::Write,
-        memory_bytes: 16 << 10,
+        memory_factor: 0,
         run: |_| Box::pin(async { None }),
     },
     Row {
         api_key: ApiKey::Fetch,
         kind: Kind::Fetch,
         permission: Permission::Read,
-        memory_bytes: 64 << 20,
+        memory_factor: limits::FETCH_MEMORY_FACTOR,
         run: |call| Box::pin(fetch::fetch(call)),
     },
     Row {
         api_key: ApiKey::ApiVersions,
         kind: Kind::Plain,
         permission: Permission::Anyone,
-        memory_bytes: 4 << 10,
+        memory_factor: 1,
         run: |call| Box::pin(versions::api_versions(call)),
     },
-    typed_row!(ListOffsets, Topic, 1 << 20, offsets::list_offsets),
-    typed_row!(Metadata, Topic, 16 << 20, metadata::metadata),
-    typed_row!(FindCoordinator, Anyone, 4 << 10, coordinator::find_coordinator),
-    typed_row!(CreateTopics, Topic, 4 << 20, topics::create_topics),
-    typed_row!(DeleteTopics, Topic, 1 << 20, topics::delete_topics),
-    typed_row!(DeleteRecords, Topic, 1 << 20, records::delete_records),
-    typed_row!(InitProducerId, Write, 4 << 10, producer_id::init_producer_id),
-    typed_row!(OffsetForLeaderEpoch, Topic, 1 << 20, epochs::offset_for_leader_epoch),
-    typed_row!(DescribeConfigs, Topic, 4 << 20, configs::describe_configs),
-    typed_row!(AlterConfigs, Topic, 1 << 20, replace_configs::alter_configs),
-    typed_row!(CreatePartitions, Topic, 1 << 20, topics::create_partitions),
-    typed_row!(IncrementalAlterConfigs, Topic, 1 << 20, configs::incremental_alter_configs),
-    typed_row!(DescribeCluster, Cluster, 4 << 10, cluster::describe_cluster),
+    typed_row!(ListOffsets, Topic, offsets::list_offsets),
+    typed_row!(Metadata, Topic, metadata::metadata),
+    typed_row!(FindCoordinator, Anyone, coordinator::find_coordinator),
+    typed_row!(CreateTopics, Topic, topics::create_topics),
+    typed_row!(DeleteTopics, Topic, topics::delete_topics),
+    typed_row!(DeleteRecords, Topic, records::delete_records),
+    typed_row!(InitProducerId, Write, producer_id::init_producer_id),
+    typed_row!(OffsetForLeaderEpoch, Topic, epochs::offset_for_leader_epoch),
+    typed_row!(DescribeConfigs, Topic, configs::describe_configs),
+    typed_row!(AlterConfigs, Topic, replace_configs::alter_configs),
+    typed_row!(CreatePartitions, Topic, topics::create_partitions),
+    typed_row!(IncrementalAlterConfigs, Topic, configs::incremental_alter_configs),
+    typed_row!(DescribeCluster, Cluster, cluster::describe_cluster),
 ];
