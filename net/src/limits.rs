@@ -28,6 +28,9 @@ const _: () = assert!(BEGUN_BYTES_PER_SHARD > millrace_engine::limits::FRAME_CAP
 /// How often a shard looks for idle and stalled connections.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
 
+/// One look in so many is enough while no connection holds anything: each touches them all.
+pub const SWEEPS_PER_IDLE_SWEEP: u64 = 10;
+
 /// How often a stopping shard looks whether its connections have ended.
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 

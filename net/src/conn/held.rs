@@ -159,6 +159,11 @@ impl Connections {
         }
     }
 
+    /// Whether no connection has begun a frame, waits for an answer or leaves one untaken.
+    pub(super) fn holds_nothing(&self) -> bool {
+        [&self.begun_bytes, &self.queued_bytes, &self.unsent_bytes].iter().all(|sum| sum.get() == 0)
+    }
+
     /// The connections that live now.
     pub(super) fn living(&self) -> impl Iterator<Item = Rc<Shared>> {
         let living: Vec<_> = self.list.borrow().iter().filter_map(Weak::upgrade).collect();

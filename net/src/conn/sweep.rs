@@ -13,10 +13,14 @@ use crate::limits;
 /// Looks at the connections for as long as the shard lives; at a stop it wakes them all.
 pub async fn run(connections: Rc<Connections>) {
     let shard = &connections.broker.shard;
-    loop {
+    for round in 0_u64.. {
         let pause = shard.env().sleep(limits::SWEEP_INTERVAL);
         millrace_engine::shard::signal::race(shard.stopped(), pause).await;
-        sweep(&connections);
+        // Who holds nothing can only idle too long; that is told in minutes.
+        let all_idle = connections.holds_nothing() && !shard.is_stopping();
+        if !all_idle || round.is_multiple_of(limits::SWEEPS_PER_IDLE_SWEEP) {
+            sweep(&connections);
+        }
         if shard.is_stopping() && connections.count() == 0 {
             return;
         }

@@ -19,7 +19,7 @@ fn image(topics: &[(&str, TopicId)]) -> Arc<Image> {
     let identity = Record::Identity { cluster_id: "c".to_owned(), node_id: NodeId(1) };
     state.apply(&identity).expect("applied");
     for (name, id) in topics {
-        let topic = NewTopic { partitions: 1, ..NewTopic::with_defaults(*name) };
+        let topic = NewTopic { partitions: 1, ..NewTopic::with_defaults(name) };
         state.execute(&Command::CreateTopic(topic), *id).expect("made");
     }
     Arc::new(state.image().clone())
