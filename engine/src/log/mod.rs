@@ -6,8 +6,8 @@
 //! share; both live on one shard and are not `Send`.
 //!
 //! Invariant: what `ack_end` has passed survives what `flush.messages` promises. A failed write is
-//! final for its log, a failed flush for its disk: appends are refused, reads go on. Want of room is
-//! neither: appends are refused until there is some.
+//! final for its log, a failed flush for its disk: appends are refused, reads go on. Want of room
+//! is neither: appends are refused until there is some.
 
 mod append;
 mod cache;

@@ -4,8 +4,9 @@
 //! thread and at start, never on a shard. Knows how files become durable, not what records mean.
 //!
 //! Invariant: a log file and a snapshot of the same index exist in that order: the new log first,
-//! then the snapshot that lets older files go. A failed write is final for the store, a failed flush for
-//! all of the file system ([`DiskHealth`]). Want of room is not: what was begun is cut back.
+//! then the snapshot that lets older files go. A failed write is final for the store, a failed
+//! flush for all of the file system ([`DiskHealth`]). Want of room is not: what was begun is cut
+//! back.
 
 #![expect(
     clippy::disallowed_methods,

@@ -179,8 +179,9 @@ impl MetaHandle {
 }
 
 /// Opens the data directories of `broker`, recovers the metadata and starts the writer; `health` is
-/// that of the first directory's file system, where the metadata log lies. Returns a handle and the image as recovered; `publish` gets those that follow. An error is one line:
-/// a directory in use, of another node, or unusable; metadata that does not check out.
+/// that of the first directory's file system, where the metadata log lies. Returns a handle and the
+/// image as recovered; `publish` gets those that follow. An error is one line: a directory in use,
+/// of another node, or unusable; metadata that does not check out.
 pub fn start(
     broker: Arc<BrokerConfig>,
     health: &DiskHealth,

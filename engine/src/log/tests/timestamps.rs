@@ -1,5 +1,5 @@
-//! Look-ups by timestamp: what a shard's core leaves to other threads, and what memory, retention or
-//! a deletion come in the way of.
+//! Look-ups by timestamp: what a shard's core leaves to other threads, and what memory, retention
+//! or a deletion come in the way of.
 
 use std::{
     future::Future,
