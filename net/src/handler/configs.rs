@@ -149,32 +149,54 @@ pub(super) async fn incremental_alter_configs(
     _version: i16,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let named = request.resources.iter();
-    let twice = named_twice(named.map(|it| (it.resource_type, &*it.resource_name)));
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for resource in &request.resources {
-        let outcome = if twice.contains(&(resource.resource_type, &*resource.resource_name)) {
-            Err(invalid("Each resource must appear at most once."))
-        } else {
-            alter(broker, resource, request.validate_only).await
-        };
-        let (error, text) = outcome.err().unwrap_or((ErrorCode::None, String::new()));
-        responses.push(filled!(AlterConfigsResourceResponse {
-            error_code: error.code(),
-            error_message: (error != ErrorCode::None).then(|| text.into()),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-        }));
-    }
-    filled!(IncrementalAlterConfigsResponse { responses: responses })
+    let key = |it: &AlterConfigsResource| (it.resource_type, it.resource_name.clone());
+    let alter = async |it: &_| alter(broker, it, request.validate_only).await;
+    let altered = alter_each(&request.resources, key, alter).await;
+    let responses = altered.map(|altered| {
+        filled!(AlterConfigsResourceResponse {
+            error_code: altered.error.code(),
+            error_message: altered.message,
+            resource_type: altered.resource_type,
+            resource_name: altered.resource_name,
+        })
+    });
+    filled!(IncrementalAlterConfigsResponse { responses: responses.collect() })
 }
 
-/// The resources, by type and name, that occur more than once.
-pub(super) fn named_twice<'a>(
-    resources: impl Iterator<Item = (i8, &'a str)>,
-) -> BTreeSet<(i8, &'a str)> {
+/// What has become of one resource, for the answer.
+pub(super) struct Altered {
+    pub(super) resource_type: i8,
+    pub(super) resource_name: StrBytes,
+    pub(super) error: ErrorCode,
+    pub(super) message: Option<StrBytes>,
+}
+
+/// Calls `alter` for one of `resources` after the other, which `key` names by type and name, and
+/// refuses those that are named more than once. Returns the outcomes in order.
+pub(super) async fn alter_each<R>(
+    resources: &[R],
+    key: impl Fn(&R) -> (i8, StrBytes),
+    alter: impl AsyncFn(&R) -> Result<(), Refused>,
+) -> impl Iterator<Item = Altered> {
     let mut seen = BTreeSet::new();
-    resources.filter(|resource| !seen.insert(*resource)).collect()
+    let keys: Vec<_> = resources.iter().map(key).collect();
+    let named = keys.iter().map(|(kind, name)| (*kind, &**name));
+    let twice: BTreeSet<_> = named.filter(|key| !seen.insert(*key)).collect();
+    let mut outcomes = Vec::with_capacity(resources.len());
+    for (resource, (kind, name)) in resources.iter().zip(&keys) {
+        outcomes.push(if twice.contains(&(*kind, &**name)) {
+            Err(invalid("Each resource must appear at most once."))
+        } else {
+            alter(resource).await
+        });
+    }
+    keys.into_iter().zip(outcomes).map(|((resource_type, resource_name), outcome)| {
+        let (error, message) = match outcome {
+            Ok(()) => (ErrorCode::None, None),
+            Err((error, text)) => (error, Some(text.into())),
+        };
+        Altered { resource_type, resource_name, error, message }
+    })
 }
 
 /// The refusals of Kafka's `ConfigAdminManager`, in its order and words, and that of what is not
@@ -211,11 +233,13 @@ async fn alter(
         return Err(invalid(text));
     };
     let topic = resource.resource_name.to_string();
-    let command = Command::AlterConfig { topic, changes, validate_only };
-    match submit(broker, command).await {
-        Ok(_) => Ok(()),
-        Err(refusal) => Err((code_of_refusal(&refusal), refusal.to_string())),
-    }
+    submit_change(broker, Command::AlterConfig { topic, changes, validate_only }).await
+}
+
+/// Submits a change of settings, which has no outcome but that it was made.
+pub(super) async fn submit_change(broker: &Broker, command: Command) -> Result<(), Refused> {
+    let made = submit(broker, command).await;
+    made.map(drop).map_err(|refusal| (code_of_refusal(&refusal), refusal.to_string()))
 }
 
 /// `None` for an operation that is none of KIP-339's, or one that lacks its value.

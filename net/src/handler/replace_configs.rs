@@ -7,17 +7,11 @@ use millrace_engine::meta::Command;
 
 use super::{
     Broker, Peer,
-    configs::{Refused, check_resource, invalid, named_twice},
-    errors::code_of_refusal,
+    configs::{Refused, alter_each, check_resource, invalid, submit_change},
     filled,
-    topics::submit,
 };
-use crate::wire::{
-    ErrorCode,
-    typed::alter_configs::{
-        AlterConfigsRequest, AlterConfigsResource, AlterConfigsResourceResponse,
-        AlterConfigsResponse,
-    },
+use crate::wire::typed::alter_configs::{
+    AlterConfigsRequest, AlterConfigsResource, AlterConfigsResourceResponse, AlterConfigsResponse,
 };
 
 pub(super) async fn alter_configs(
@@ -26,24 +20,18 @@ pub(super) async fn alter_configs(
     _version: i16,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
-    let named = request.resources.iter();
-    let twice = named_twice(named.map(|it| (it.resource_type, &*it.resource_name)));
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for resource in &request.resources {
-        let outcome = if twice.contains(&(resource.resource_type, &*resource.resource_name)) {
-            Err(invalid("Each resource must appear at most once."))
-        } else {
-            replace(broker, resource, request.validate_only).await
-        };
-        let (error, text) = outcome.err().unwrap_or((ErrorCode::None, String::new()));
-        responses.push(filled!(AlterConfigsResourceResponse {
-            error_code: error.code(),
-            error_message: (error != ErrorCode::None).then(|| text.into()),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-        }));
-    }
-    filled!(AlterConfigsResponse { responses: responses })
+    let key = |it: &AlterConfigsResource| (it.resource_type, it.resource_name.clone());
+    let replace = async |it: &_| replace(broker, it, request.validate_only).await;
+    let altered = alter_each(&request.resources, key, replace).await;
+    let responses = altered.map(|altered| {
+        filled!(AlterConfigsResourceResponse {
+            error_code: altered.error.code(),
+            error_message: altered.message,
+            resource_type: altered.resource_type,
+            resource_name: altered.resource_name,
+        })
+    });
+    filled!(AlterConfigsResponse { responses: responses.collect() })
 }
 
 async fn replace(
@@ -61,9 +49,5 @@ async fn replace(
         overrides.insert(config.name.to_string(), value.to_string());
     }
     let topic = resource.resource_name.to_string();
-    let command = Command::ReplaceConfig { topic, overrides, validate_only };
-    match submit(broker, command).await {
-        Ok(_) => Ok(()),
-        Err(refusal) => Err((code_of_refusal(&refusal), refusal.to_string())),
-    }
+    submit_change(broker, Command::ReplaceConfig { topic, overrides, validate_only }).await
 }
