@@ -64,29 +64,27 @@ impl<E: Env> Shard<E> {
         Ok(None)
     }
 
-    /// Sets aside what topics have left that the image does not know: a deletion that ended
-    /// between its record and the renaming of the directories. One line for each log directory.
-    pub(super) async fn set_strays_aside(&self) {
-        for at in 0..self.inner.directories.len() {
-            let strays = self.set_strays_of_aside(at).await;
-            if strays.is_empty() {
-                continue;
-            }
-            let named = strays.iter().take(STRAYS_NAMED_MAX).map(String::as_str);
-            let named = named.collect::<Vec<_>>().join(", ");
-            let more = if strays.len() > STRAYS_NAMED_MAX { ", ..." } else { "" };
-            eprintln!(
-                "millrace: {}: {} directories belong to no topic and are kept under names that \
-                 end in -stray: {named}{more}",
-                self.inner.directories[at].path.display(),
-                strays.len()
-            );
+    /// Sets aside what topics have left, among `names` in a log directory, that the image does not
+    /// know: a deletion that ended between its record and the renaming of the directories. One
+    /// line for all.
+    pub(super) async fn set_strays_aside(&self, at: usize, names: Vec<String>) {
+        let strays = self.move_strays(at, names).await;
+        if strays.is_empty() {
+            return;
         }
+        let named = strays.iter().take(STRAYS_NAMED_MAX).map(String::as_str);
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = if strays.len() > STRAYS_NAMED_MAX { ", ..." } else { "" };
+        eprintln!(
+            "millrace: {}: {} directories belong to no topic and are kept under names that end in \
+             -stray: {named}{more}",
+            self.inner.directories[at].path.display(),
+            strays.len()
+        );
     }
 
-    async fn set_strays_of_aside(&self, at: usize) -> Vec<String> {
+    async fn move_strays(&self, at: usize, names: Vec<String>) -> Vec<String> {
         let (directory, image) = (&self.inner.directories[at], self.image());
-        let names = directory.disk.list(&directory.path).await.unwrap_or_default();
         let mut strays = Vec::new();
         for name in names.into_iter().filter(|name| is_unclaimed(&image, name)) {
             let path = directory.path.join(&name);

@@ -55,8 +55,7 @@ impl<E: Env> Shard<E> {
             shard.report_unopened(&error);
         }
         if shard.id() == ShardId(0) {
-            shard.finish_deletions().await;
-            shard.set_strays_aside().await;
+            shard.clear_directories().await;
         }
         shard.inner.env.spawn(shard.clone().run_mailbox());
         shard.inner.env.spawn(shard.clone().run_unstall());
@@ -64,14 +63,16 @@ impl<E: Env> Shard<E> {
         shard
     }
 
-    /// Removes in the background what an earlier process had renamed for deletion and left. Looked
-    /// for before the first client, so that no deletion of this process is met half-way.
-    async fn finish_deletions(&self) {
-        for directory in &self.inner.directories {
+    /// Removes in the background what an earlier process had renamed for deletion and left, and
+    /// sets strays aside. Looked for before the first client, so that no deletion of this process
+    /// is met half-way.
+    async fn clear_directories(&self) {
+        for (at, directory) in self.inner.directories.iter().enumerate() {
             let names = directory.disk.list(&directory.path).await.unwrap_or_default();
             for name in names.iter().filter(|name| is_deleted_name(name)) {
                 remove_later(&self.inner.env, &directory.disk, directory.path.join(name));
             }
+            self.set_strays_aside(at, names).await;
         }
     }
 
