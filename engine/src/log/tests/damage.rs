@@ -228,11 +228,7 @@ fn a_lost_segment_is_damage() {
 
 #[test]
 fn a_damaged_index_is_rebuilt_from_the_segment() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..30_u8 {
-        world.append(&log, &[&[n; 100]]);
-    }
+    let (world, log) = World::with_batches::<100>(30);
     let all = world.read_all(&log);
     world.close(&log);
     let world = world.power_cut();

@@ -44,6 +44,17 @@ impl World {
         Self::new(Sim::new(SEED))
     }
 
+    /// With a log of small segments that holds so many batches, each of one record with a value of
+    /// `N` bytes that say which.
+    pub(super) fn with_batches<const N: usize>(count: u8) -> (Self, Log<FakeEnv>) {
+        let world = Self::fresh();
+        let (log, _) = world.open(&small_segments());
+        for n in 0..count {
+            world.append(&log, &[&[n; N]]);
+        }
+        (world, log)
+    }
+
     pub(super) fn open(&self, settings: &Settings) -> (Log<FakeEnv>, RecoveryReport) {
         self.open_at(dir(), settings)
     }

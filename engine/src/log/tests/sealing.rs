@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn a_clean_stop_leaves_nothing_to_scan() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..20_u8 {
-        world.append(&log, &[&[n; 150]]);
-    }
+    let (world, log) = World::with_batches::<150>(20);
     let all = world.read_all(&log);
     world.close(&log);
     let world = world.power_cut();
@@ -26,11 +22,7 @@ fn a_clean_stop_leaves_nothing_to_scan() {
 
 #[test]
 fn a_start_reads_the_unsealed_part_only() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..50_u8 {
-        world.append(&log, &[&[n; 150]]);
-    }
+    let (world, log) = World::with_batches::<150>(50);
     drop(log);
     let world = world.power_cut();
     let (log, report) = world.open(&small_segments());
@@ -40,11 +32,7 @@ fn a_start_reads_the_unsealed_part_only() {
 
 #[test]
 fn sealed_files_have_their_real_size_and_kafka_entries() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..10_u8 {
-        world.append(&log, &[&[n; 150]]);
-    }
+    let (world, _log) = World::with_batches::<150>(10);
     let segment = world.sim.disk().content(&file("00000000000000000000.log")).expect("there");
     let first = Header::from_prefix(&segment).expect("a batch");
     let size = first.size_bytes();
@@ -125,11 +113,7 @@ fn stops_and_starts_leave_a_bounded_number_of_producer_snapshots() {
 /// A crash in the removal of a segment left them; only its seal was looked for.
 #[test]
 fn what_is_left_of_a_removed_segment_goes_at_the_next_start() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..20_u8 {
-        world.append(&log, &[&[n; 150]]);
-    }
+    let (world, log) = World::with_batches::<150>(20);
     let all = world.read_all(&log);
     world.close(&log);
     let kept = world.sim.disk().names(dir());
@@ -150,11 +134,7 @@ fn what_is_left_of_a_removed_segment_goes_at_the_next_start() {
 /// A start opened every file at once: a log of many segments had no descriptor left.
 #[test]
 fn a_start_opens_few_files_at_once_sealed_or_not() {
-    let world = World::fresh();
-    let (log, _) = world.open(&small_segments());
-    for n in 0..200_u8 {
-        world.append(&log, &[&[n; 150]]);
-    }
+    let (world, log) = World::with_batches::<150>(200);
     let all = world.read_all(&log);
     world.close(&log);
     assert!(log.segment_count() > 40, "{}", log.segment_count());
