@@ -43,8 +43,7 @@ impl Error {
     /// An I/O failure of `what` (a path or an action): `Full` for ENOSPC and EDQUOT, else `Fatal`.
     #[must_use]
     pub fn from_io(what: &str, error: &io::Error) -> Self {
-        let full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
-        let kind = if full { Kind::Full } else { Kind::Fatal };
+        let kind = if Self::is_full(error) { Kind::Full } else { Kind::Fatal };
         Self { os_code: error.raw_os_error(), ..Self::new(kind, format!("{what}: {error}")) }
     }
 
@@ -52,8 +51,12 @@ impl Error {
     /// EDQUOT) or descriptors (EMFILE, ENFILE). Of a flush it says nothing: a failed one is final.
     #[must_use]
     pub fn is_shortage(error: &io::Error) -> bool {
-        let code = error.raw_os_error();
-        matches!(code, Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE))
+        Self::is_full(error) || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    }
+
+    /// Whether an I/O call found no room.
+    pub(crate) fn is_full(error: &io::Error) -> bool {
+        matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
     }
 
     /// The system's own code (`errno`) of an I/O failure; `None` for any other.

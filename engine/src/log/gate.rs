@@ -19,9 +19,10 @@ use crate::limits::{
     FLUSH_RATE_WINDOW_NS, FLUSH_REST_FROM_BYTES_PER_S, FLUSH_REST_MAX_NS, FLUSH_REST_SHARE,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// Writes start as they come.
+    #[default]
     Open,
     /// A flush waits for the writes in flight; none starts.
     Draining,
@@ -31,6 +32,7 @@ enum Phase {
 }
 
 /// The gate in front of one volume's writes; shard thread only.
+#[derive(Default)]
 pub(super) struct Gate {
     phase: Cell<Phase>,
     writing: Cell<usize>,
@@ -63,17 +65,6 @@ impl Rate {
 
 /// A write in flight; counts itself off when dropped.
 pub(super) struct Pass<'a>(&'a Gate);
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self {
-            phase: Cell::new(Phase::Open),
-            writing: Cell::default(),
-            rate: Rate::default(),
-            changed: Event::default(),
-        }
-    }
-}
 
 impl Gate {
     /// Waits until a write may start; `is_large` tells whether it need not wait for a flush.

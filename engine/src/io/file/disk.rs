@@ -19,7 +19,10 @@ use super::{
     nature::{self, Nature},
     open_file::RealFile,
 };
-use crate::io::{Disk, FlushScope, OpenMode, buf::Pool, local::Local, uring::Ring};
+use crate::{
+    error::Error,
+    io::{Disk, FlushScope, OpenMode, buf::Pool, local::Local, uring::Ring},
+};
 
 /// A disk of one shard; clones share it. Every shard opens its own.
 #[derive(Clone)]
@@ -183,9 +186,8 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A flush that found no room may have lost anything: its error is not one to wait for room with.
 fn flushed(result: io::Result<()>) -> io::Result<()> {
-    result.map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => io::Error::other(format!("flush: {error}")),
-        _ => error,
+    result.map_err(|error| {
+        if Error::is_full(&error) { io::Error::other(format!("flush: {error}")) } else { error }
     })
 }
 
