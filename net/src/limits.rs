@@ -28,8 +28,11 @@ const _: () = assert!(BEGUN_BYTES_PER_SHARD > millrace_engine::limits::FRAME_CAP
 /// How often a shard looks for idle and stalled connections.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One look in so many is enough while no connection holds anything: each touches them all.
-pub const SWEEPS_PER_IDLE_SWEEP: u64 = 10;
+/// Looks in the time after which a connection idles too long, while none holds anything.
+pub const IDLE_SWEEPS_PER_TIMEOUT: u32 = 8;
+
+/// The longest pause between two such looks.
+pub const IDLE_SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// How often a stopping shard looks whether its connections have ended.
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(5);

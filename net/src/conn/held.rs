@@ -166,7 +166,7 @@ impl Connections {
 
     /// The connections that live now.
     pub(super) fn living(&self) -> impl Iterator<Item = Rc<Shared>> {
-        let living: Vec<_> = self.list.borrow().iter().filter_map(Weak::upgrade).collect();
+        let living: Vec<_> = self.list.borrow().values().filter_map(Weak::upgrade).collect();
         living.into_iter()
     }
 }

@@ -13,7 +13,7 @@ mod writer;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     rc::{Rc, Weak},
 };
 
@@ -57,6 +57,8 @@ struct Queued {
 
 /// What the reading and the writing task of a connection share.
 struct Shared {
+    /// Its key in the list of its shard's connections.
+    number: u64,
     broker: Rc<Broker>,
     /// All connections of the shard, this one among them.
     connections: Rc<Connections>,
@@ -109,7 +111,9 @@ impl Shared {
 pub struct Connections {
     broker: Rc<Broker>,
     /// Those that live, and some that have just ended.
-    list: RefCell<Vec<Weak<Shared>>>,
+    list: RefCell<BTreeMap<u64, Weak<Shared>>>,
+    /// The number of the connection that came last.
+    last: Cell<u64>,
     /// Bytes of begun frames that they hold together.
     begun_bytes: Cell<usize>,
     /// Memory of requests that are not yet answered, together.
@@ -125,13 +129,14 @@ impl Connections {
         Rc::new(Self {
             broker,
             list: RefCell::default(),
+            last: Cell::new(0),
             begun_bytes: Cell::new(0),
             queued_bytes: Cell::new(0),
             unsent_bytes: Cell::new(0),
         })
     }
 
-    /// How many there are, at most: some may have just ended.
+    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.list.borrow().len()
@@ -140,7 +145,18 @@ impl Connections {
     /// Whether some connection is still owed answers.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.list.borrow().iter().any(|connection| connection.strong_count() > 0)
+        !self.list.borrow().is_empty()
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last.update(|last| last + 1);
+        self.last.get()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.connections.list.borrow_mut().remove(&self.number);
     }
 }
 
@@ -150,7 +166,9 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
     let peer = Peer::of(&broker, arrival.listener);
     let stream = Stream::attach(arrival.accepted);
     let now_ns = broker.shard.env().monotonic_ns();
+    let number = connections.next_number();
     let shared = Rc::new(Shared {
+        number,
         broker,
         connections: connections.clone(),
         stream,
@@ -170,7 +188,7 @@ pub async fn serve(connections: Rc<Connections>, arrival: Arrival) {
         unsent: Held::default(),
     });
     let broker = shared.broker.clone();
-    connections.list.borrow_mut().push(Rc::downgrade(&shared));
+    connections.list.borrow_mut().insert(number, Rc::downgrade(&shared));
     broker.shard.env().spawn(writer::run(shared.clone()));
     read(&shared).await;
     shared.close();

@@ -3,7 +3,7 @@
 //!
 //! One timer for all of them, so that a receive costs none.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use millrace_engine::io::Clock;
 
@@ -13,12 +13,13 @@ use crate::limits;
 /// Looks at the connections for as long as the shard lives; at a stop it wakes them all.
 pub async fn run(connections: Rc<Connections>) {
     let shard = &connections.broker.shard;
-    for round in 0_u64.. {
+    let idle_rounds = rounds_per_idle_sweep(connections.broker.settings.idle_timeout);
+    for round in 0_u128.. {
         let pause = shard.env().sleep(limits::SWEEP_INTERVAL);
         millrace_engine::shard::signal::race(shard.stopped(), pause).await;
-        // Who holds nothing can only idle too long; that is told in minutes.
+        // Who holds nothing can only idle too long.
         let all_idle = connections.holds_nothing() && !shard.is_stopping();
-        if !all_idle || round.is_multiple_of(limits::SWEEPS_PER_IDLE_SWEEP) {
+        if !all_idle || round.is_multiple_of(idle_rounds) {
             sweep(&connections);
         }
         if shard.is_stopping() && connections.count() == 0 {
@@ -30,11 +31,18 @@ pub async fn run(connections: Rc<Connections>) {
     }
 }
 
+/// How many looks apart connections that hold nothing are looked at: each touches them all, and
+/// what is touched rarely costs most.
+fn rounds_per_idle_sweep(idle_timeout: Duration) -> u128 {
+    let pause = (idle_timeout / limits::IDLE_SWEEPS_PER_TIMEOUT)
+        .clamp(limits::SWEEP_INTERVAL, limits::IDLE_SWEEP_INTERVAL_MAX);
+    pause.as_nanos() / limits::SWEEP_INTERVAL.as_nanos()
+}
+
 fn sweep(connections: &Connections) {
     let shard = &connections.broker.shard;
     let now_ns = shard.env().monotonic_ns();
     let stopping = shard.is_stopping();
-    connections.list.borrow_mut().retain(|connection| connection.strong_count() > 0);
     for connection in connections.living() {
         if stopping {
             connection.nudge.fire();
